@@ -5,6 +5,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing import Self
 
+    class Bunch(dict[str, Any]):
+        """A dict whose keys are attributes."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
     class BaseEstimator:
         """Parameters, clones, metadata."""
 
@@ -38,5 +43,6 @@ if TYPE_CHECKING:
 
 else:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
+    from sklearn.utils import Bunch
 
-__all__ = ["BaseEstimator", "ClassNamePrefixFeaturesOutMixin", "RegressorMixin", "TransformerMixin"]
+__all__ = ["BaseEstimator", "Bunch", "ClassNamePrefixFeaturesOutMixin", "RegressorMixin", "TransformerMixin"]

@@ -22,3 +22,5 @@ class HasEpisodes(Protocol):
 Record = list[Any] | tuple[Any, ...] | Mapping[Any, Any] | pd.DataFrame | HasArray | HasEpisodes
 Inputs = list[Any] | tuple[Any, ...] | Mapping[Any, Any] | pd.DataFrame | HasArray | None
 Lengths = Sequence[int] | np.ndarray | None
+Setting = float | str | Sequence[Any] | np.ndarray | pd.Series | Mapping[str, Any]  # of inputs, one or row by row
+Unit = str | int | np.integer

@@ -5,10 +5,11 @@ E[h_n[t-1]]``. An augmenter learns to guess it from what the unit has at home, s
 better when the server cannot be reached.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -128,7 +129,16 @@ class LinearAugmenter(Augmenter):
 
     features_ = None
 
-    def fit(self, Y, cross_term, transition=None, starts=(0,), *, level=None, products=None):
+    def fit(
+        self,
+        Y: np.ndarray,
+        cross_term: np.ndarray,
+        transition: np.ndarray | None = None,
+        starts: Sequence[int] = (0,),
+        *,
+        level: np.ndarray | None = None,
+        products: np.ndarray | None = None,
+    ) -> Self:
         """Regress the cross term on the previous measurements.
 
         Parameters
@@ -174,7 +184,7 @@ class LinearAugmenter(Augmenter):
         self.theta_ = np.linalg.lstsq(A, self.coef_, rcond=None)[0]
         return self
 
-    def predict(self, Y, starts=(0,)):
+    def predict(self, Y: np.ndarray, starts: Sequence[int] = (0,)) -> np.ndarray:
         """Predict the cross term of each row from the measurements before it.
 
         Parameters
@@ -196,7 +206,7 @@ class LinearAugmenter(Augmenter):
         guess[list(starts)] = 0.0
         return guess
 
-    def learn_features(self, Y):
+    def learn_features(self, Y: np.ndarray) -> np.ndarray:
         """Fit the features to centred measurements.
 
         Parameters
@@ -215,7 +225,7 @@ class LinearAugmenter(Augmenter):
         self.features_, self.n_features_in_ = clone(self.features).fit(Y), Y.shape[1]
         return self.seen(Y)
 
-    def seen(self, Y):
+    def seen(self, Y: np.ndarray) -> np.ndarray:
         """What theta is multiplied with.
 
         Parameters
@@ -281,7 +291,9 @@ class RegressorAugmenter(Augmenter):
         "n_lags": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def fit(self, Y, cross_term, transition=None, starts=(0,)):
+    def fit(
+        self, Y: np.ndarray, cross_term: np.ndarray, transition: np.ndarray | None = None, starts: Sequence[int] = (0,)
+    ) -> Self:
         """Regress the cross term on the previous measurements; `transition` is not used.
 
         Parameters
@@ -312,7 +324,7 @@ class RegressorAugmenter(Augmenter):
         self.estimator_ = estimator
         return self
 
-    def predict(self, Y, starts=(0,)):
+    def predict(self, Y: np.ndarray, starts: Sequence[int] = (0,)) -> np.ndarray:
         """Predict the cross term of each row from the measurements before it.
 
         Parameters

@@ -1,17 +1,20 @@
 """A unit's own linear model: identified at home or given, usable alone or as part of a federation."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
+from ..given import Lengths
 from ..statespace.matrices import are_covariances
 from .filtering import check_initial
 from .given import COMPLETE, GIVEN, check_matrices, checked_gain, given_matrices, restricted
@@ -194,7 +197,7 @@ class KalmanClient(UnitClient):
         "noise_memory": [StrOptions({"auto"}), Real, None],  # which is refused in words of its own
     }
 
-    def fit(self, X, y=None, *, inputs=None, lengths=None):
+    def fit(self, X: ArrayLike, y: Any = None, *, inputs: ArrayLike | None = None, lengths: Lengths = None) -> Self:
         """Estimate the level of the measurements and identify every matrix that was not given.
 
         Parameters
@@ -226,13 +229,25 @@ class KalmanClient(UnitClient):
         """
         Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
         U = as_inputs(inputs, len(Y))
-        about = {"columns": getattr(self, "feature_names_in_", None), "index": getattr(X, "index", None)}
+        about: dict[str, Any] = {
+            "columns": getattr(self, "feature_names_in_", None),
+            "index": getattr(X, "index", None),
+        }
         self.fit_arrays(Y, U, episode_starts(check_lengths(lengths, len(Y))), **about)
         if U is not None and self.input_ is None:
             warn_inputs_ignored()
         return self
 
-    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None, noise=None, index=None):
+    def fit_arrays(
+        self,
+        Y: np.ndarray,
+        U: np.ndarray | None = None,
+        starts: Sequence[int] = (0,),
+        name: str = "the unit",
+        columns: Sequence[str] | None = None,
+        noise: np.ndarray | None = None,
+        index: Any = None,
+    ) -> Self:
         """`fit` on arrays that were checked before; `name` and `columns` are for messages.
 
         `noise` is the known variance of noise that was added to each column on purpose. It becomes part of R.

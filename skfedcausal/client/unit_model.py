@@ -5,9 +5,10 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ..message.states import StateMessage
@@ -292,7 +293,16 @@ class UnitClient(UnitFilter):
 
     # -- the model -------------------------------------------------------------------------------
 
-    def learned(self, A, C, Q, R, *, B=None, mean=None):
+    def learned(
+        self,
+        A: ArrayLike,
+        C: ArrayLike,
+        Q: ArrayLike,
+        R: ArrayLike,
+        *,
+        B: ArrayLike | None = None,
+        mean: ArrayLike | None = None,
+    ) -> Self:
         """Set the matrices of the unit's model, at the end of `fit`.
 
         Parameters
@@ -321,7 +331,7 @@ class UnitClient(UnitFilter):
         self._keep(UnitModel(mean=mean, **given), np.ones(d, dtype=bool))
         return self
 
-    def active_columns(self, Y):
+    def active_columns(self, Y: np.ndarray) -> np.ndarray:
         """Columns of `Y` that the model uses.
 
         Parameters
@@ -371,7 +381,7 @@ class UnitClient(UnitFilter):
         """The model used for messages, with the fraction of sensor noise that a server chose, if any."""
         return self.model if self._noise_share is None else self.model.with_noise_share(self._noise_share)
 
-    def with_noise(self, noise):
+    def with_noise(self, noise: np.ndarray) -> Self:
         """Copy for a record with noise of other known variances added to its columns.
 
         Parameters
@@ -393,7 +403,15 @@ class UnitClient(UnitFilter):
         model = replace(model, R=with_diagonal(model.R, change), unpredicted=unpredicted, **unknown)
         return self.__replace__(model=model, model_before=None, added_noise=added)
 
-    def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
+    def message_about(
+        self,
+        Y: np.ndarray,
+        starts: tuple[int, ...],
+        *,
+        inputs: np.ndarray | None = None,
+        const: bool = False,
+        local_model: bool = False,
+    ) -> StateMessage:
         """Message about checked measurements.
 
         Parameters

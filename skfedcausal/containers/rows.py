@@ -2,6 +2,7 @@
 
 import warnings
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
@@ -10,8 +11,10 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 
+from ..given import Lengths
 
-def check_lengths(lengths, n_samples):
+
+def check_lengths(lengths: Lengths, n_samples: int) -> tuple[int, ...]:
     """Check the lengths of episodes.
 
     Parameters
@@ -49,7 +52,7 @@ def check_lengths(lengths, n_samples):
     return tuple(array.tolist())
 
 
-def episode_starts(lengths):
+def episode_starts(lengths: Sequence[int]) -> tuple[int, ...]:
     """First row of each episode.
 
     Parameters

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -122,7 +123,7 @@ class PlantTruth:
         sizes = {name: columns.stop - columns.start for name, columns in self.input_slices.items()}
         return [f"{name}__u{j}" for name, size in sizes.items() for j in range(size)]
 
-    def clients(self):
+    def clients(self) -> dict[str, dict[str, Any]]:
         """True model of each unit on its own.
 
         Returns

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from numbers import Integral
 from types import MethodType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -39,18 +39,26 @@ from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnits, LostUnitWarning
 from ..federation.transport import InProcessTransport
+from ..given import Inputs, Lengths, Record
 from ..message.requests import SensorsAsStates
 from ..message.states import WIRE_DTYPES, StateMessage
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
 from ..versioned import Versioned
+from ._learned import LearnedPlant
 from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
 from ._queries import QueriedUnits
 
+if TYPE_CHECKING:
+    from ..federation.transport import Transport
 
-def explained(cls):
+_Kind = TypeVar("_Kind", bound="FederatedEstimator")
+_Question = TypeVar("_Question", bound=Callable[..., Any])
+
+
+def explained(cls: type[_Kind]) -> type[_Kind]:
     """The class, whose constructor says of a parameter that it does not have where it belongs."""
     init = cls.__init__
 
@@ -64,7 +72,7 @@ def explained(cls):
             raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {where or known}.")
         init(self, *args, **settings)
 
-    cls.__init__ = checked
+    cls.__init__ = checked  # type: ignore[method-assign]
     return cls
 
 
@@ -74,9 +82,9 @@ class where_server:
     def __init__(self, name, example="LikelihoodServer"):
         self._name, self._example = name, example
 
-    def __call__(self, question):
+    def __call__(self, question: _Question) -> _Question:
         self._function = question
-        return self
+        return self  # type: ignore[return-value]  # who asks finds the question
 
     def __get__(self, estimator, cls=None):
         if estimator is None:
@@ -92,7 +100,7 @@ class where_server:
 
 @explained
 @dataclass(repr=False, eq=False)
-class FederatedEstimator(CallbackSupportMixin, TransformerMixin, Versioned, BaseEstimator):
+class FederatedEstimator(LearnedPlant, CallbackSupportMixin, TransformerMixin, Versioned, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     client: Any = None
@@ -123,7 +131,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, Versioned, Base
         "max_bytes": [Interval(Integral, 0, None, closed="left"), None],
         "verbose": ["verbose"],
     }
-    _default_server = LikelihoodServer
+    _default_server = cast(Any, LikelihoodServer)
     _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
     _needs_rows = True  # whether a fit is more than what sums of products over rows tell
@@ -135,18 +143,20 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, Versioned, Base
         tags.input_tags.allow_nan = True
         return tags
 
-    def __getattr__(self, name):
-        """Say of what `fit` learns that it is not there before."""
-        if hasattr(type(self), name):  # a property or method that has words of its own
-            return super().__getattribute__(name)
-        who = type(self).__name__
-        if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
-            raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
-        raise AttributeError(f"{who!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:  # which would take every name for one that is there
+
+        def __getattr__(self, name):
+            """Say of what `fit` learns that it is not there before."""
+            if hasattr(type(self), name):  # a property or method that has words of its own
+                return super().__getattribute__(name)
+            who = type(self).__name__
+            if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
+                raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
+            raise AttributeError(f"{who!r} object has no attribute {name!r}")
 
     # -- learning --------------------------------------------------------------------------------
 
-    def fit_sites(self, transport):
+    def fit_sites(self, transport: "Transport") -> Self:
         """Learn the plant from units that are reached over a transport and hold their records themselves.
 
         The models of the units are what the sites say they are, and so is differential privacy: `client`,
@@ -329,7 +339,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, Versioned, Base
             settings["names"] = tuple(name for name in there if name != dealer)
         return Exchange(transport, ledger, dtype=self.wire_dtype, monitor=self._monitors, **settings)
 
-    def connect(self, transport):
+    def connect(self, transport: "Transport") -> Self:
         """Reach the sites of :meth:`fit_sites` again: pickles and copies hold no transport.
 
         Parameters
@@ -357,7 +367,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, Versioned, Base
         nothing = ((),) * len(exchange.names)
         return PlantLayout(exchange.names, nothing, nothing, nothing, nothing, named=True)
 
-    def plan(self, X, *, inputs=None, lengths=None):
+    def plan(self, X: Record, *, inputs: Inputs = None, lengths: Lengths = None) -> pd.DataFrame:
         """Everything that would leave the units in `fit`, and come to them; nothing is sent or charged.
 
         The whole fit runs in this process, where the records are, and is thrown away; noise is, too. The same
@@ -544,7 +554,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, Versioned, Base
                 "plant, but cannot read that unit's measurements."
             )
 
-    def score_samples(self, X=None, *, inputs=None, lengths=None):
+    def score_samples(self, X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None) -> np.ndarray:
         """Log-density of all measurements at each time step given the past.
 
         Parameters

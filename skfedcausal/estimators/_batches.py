@@ -1,8 +1,9 @@
 """A plant that is learned batch by batch: units keep their models, the server adds sums."""
 
 import warnings
+from collections.abc import Sequence
 from contextlib import closing, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from ..client.units import client_templates, further_units, kept_states, new_uni
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger
+from ..given import Inputs, Lengths, Record
 from ..message.states import StateMessage
 from ..message.watching import WatchRequest
 from ..seeding import seeded
@@ -79,7 +81,15 @@ class BatchLearning(FederatedEstimator):
     _renewed: tuple[str, ...] = ()  # units that are to identify another model in the next batch
 
     @where_server("partial_fit")
-    def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
+    def partial_fit(
+        self,
+        X: Record,
+        y: None = None,
+        *,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        forget: float | None = None,
+    ) -> Self:
         """Learn the plant from one more batch of rows, whose sums are added to those of the batches before.
 
         The plant is the one that a fit to all rows together would find with the same models of the units and
@@ -158,7 +168,7 @@ class BatchLearning(FederatedEstimator):
         return self
 
     @where_server("partial_fit")
-    def partial_fit_sites(self, transport=None, *, wait=0.0, forget=None):
+    def partial_fit_sites(self, transport: Any = None, *, wait: float = 0.0, forget: float | None = None) -> Self:
         """Learn the plant from units at sites, batch by batch.
 
         The first batch is the record that each site names as `data`, from which it identifies its model. The next
@@ -198,7 +208,7 @@ class BatchLearning(FederatedEstimator):
             self._store_fit(server, exchange)
             self._store_number(tuple(name for name, message in messages.items() if message.outdated))
 
-    def renew(self, units):
+    def renew(self, units: str | Sequence[str]) -> Self:
         """Let units identify their models anew in the next batch of :meth:`partial_fit`.
 
         A new model has other states, about which earlier batches say nothing: the sums begin anew with that batch. The

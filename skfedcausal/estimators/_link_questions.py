@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..beside import beside
 from ..containers.layout import listed
 from ..containers.rows import sampling_period
+from ..given import Inputs, Lengths, Record
 from ..optional import import_optional
 from ..privacy.errors import UtilityWarning
 from ..server.links.grades import told_links
@@ -28,11 +29,12 @@ _EFFECTS = ("cause", "effect", "verdict", "cause_tag", "effect_tag", "gain", "co
 class LinkQuestions(FederatedEstimator):
     """Base of the estimators whose server learns links: what is asked of these."""
 
+    links_: pd.DataFrame
     _undecidable: tuple = ()  # units of which added noise may hide states
     _known_benefit: Any = None, None  # plant that the last call of `benefit` was about, and its table
 
     @property
-    def validity_(self):
+    def validity_(self) -> pd.DataFrame:
         """What was checked of the assumptions behind the verdicts of `links_`.
 
         A table of ``check, cause, effect, statistic, p_value, passed, remedy``, cause and effect the same for a
@@ -120,7 +122,9 @@ class LinkQuestions(FederatedEstimator):
         return pd.DataFrame(rows, columns=list(_EFFECTS))
 
     @where_server("test_links")
-    def test_links(self, X=None, method="lr", *, inputs=None, lengths=None):
+    def test_links(
+        self, X: Record | None = None, method: str = "lr", *, inputs: Inputs = None, lengths: Lengths = None
+    ) -> pd.DataFrame:
         """Test every link between states given the others, by one of the three classical tests.
 
         Parameters
@@ -287,7 +291,7 @@ class LinkQuestions(FederatedEstimator):
         return table.assign(**sent)
 
     @property
-    def benefit_(self):
+    def benefit_(self) -> pd.DataFrame | None:
         """Table by unit of the last call of :meth:`benefit` since `fit`, or of `fit` itself.
 
         `fit` makes it where the server holds rows out: ``LikelihoodServer(held_out=0.2)``.

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -126,8 +127,8 @@ def _fitting_units(X, layout):
         own = [layout.columns[position] for position in layout.unit_columns(k)]
         part: Any = known.get(name)
         if isinstance(part, pd.DataFrame) and column_names(part) is not None:
-            came = part.set_axis([flat_name(name, str(column), own) for column in part.columns], axis=1)
-            part = _fitting_columns(came, own, f"unit {name!r}")
+            named = part.set_axis([flat_name(name, str(column), own) for column in part.columns], axis=1)
+            part = _fitting_columns(named, own, f"unit {name!r}")
         elif part is not None and len(part) != len(found):
             _say(f"Unit {name!r} came with {len(part)} rows in place of {len(found)}: they are taken as missing")
             part = None
@@ -151,7 +152,7 @@ def _numbers(part, what):
             lost = [column for column in words if numbers[column].isna().sum() > part[column].isna().sum()]
             if lost:
                 _say(f"Columns {listed(lost)} of {what} hold something else than numbers: taken as missing")
-            part = part.assign(**{str(column): numbers[column].astype(float) for column in words})
+            part = part.assign(**{str(name): numbers[name].astype(float) for name in words})
         values = part.to_numpy()
     else:
         values = part if isinstance(part, np.ndarray) and part.dtype.kind == "f" else np.zeros(0)

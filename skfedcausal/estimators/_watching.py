@@ -3,7 +3,9 @@
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -15,11 +17,13 @@ from ..client.units import UnitStreams
 from ..containers.layout import listed
 from ..containers.rows import check_following, check_sampling, has_stopped, position, warn_of_gaps
 from ..federation.ledger import StreamLedger
+from ..given import Lengths, Record
 from ..message.watching import FlagMessage, FlagsRequest
 from ..server.running import check_forget
 from ..statespace.episodes import episodes
 from ._base import FederatedEstimator
 from ._declared import a_row_later, filled_inputs, merged_inputs, warn_beyond
+from ._learned import LearnedWatch
 from ._promises import mechanisms
 from ._stream_batches import StreamWarning, batch_of, fitting, left_out, n_rows_of, rows_of, stops
 from ._streams import PlantStream, fault_table, flag_array, verdict_reply
@@ -44,15 +48,20 @@ class IncidentAtHome(NamedTuple):
     tags: list
     model: Any
     values: np.ndarray
-    index: pd.Index
+    index: pd.Index  # type: ignore[assignment]  # of the rows, and no method of a tuple
     start: int
     stop: int
 
 
-class WatchingDetector(FederatedEstimator):
+class WatchingDetector(LearnedWatch, FederatedEstimator):
     """Base of the detector: how it reads records once it is fitted, and how it follows a plant."""
 
     evidence: str
+    _root_cause: Any  # `RootCauseServer` of the plant
+    _watch: Any  # this one, or a `FlagWatch`
+    _period: Any
+    fit: Any
+    transform: Any
     _stream: Any  # PlantStream that is followed
     _modes: Any = None  # PlantModes where a column tells them
     _late: Any = None  # names of inputs that are sent a row later, if any
@@ -60,7 +69,7 @@ class WatchingDetector(FederatedEstimator):
     # -- records -----------------------------------------------------------------------------------
 
     @property
-    def reader_(self):
+    def reader_(self) -> RecordReader:
         """What pages and pictures read records by."""
         n_levels = len(self._root_cause.campaigns) + 1
         return RecordReader(self._with_codes, self._levels_and_times, self._incidents_and_levels, n_levels)
@@ -138,7 +147,7 @@ class WatchingDetector(FederatedEstimator):
 
     # -- streams -----------------------------------------------------------------------------------
 
-    def update(self, batch):
+    def update(self, batch: Record) -> pd.DataFrame:
         """Follow a stream: the next rows of all units.
 
         Parameters
@@ -229,7 +238,7 @@ class WatchingDetector(FederatedEstimator):
             self._tell(stream.exchange, verdict_reply(changed))
         return changed
 
-    def reset(self):
+    def reset(self) -> None:
         """Forget the stream followed so far; the next :meth:`update` starts an episode."""
         self._stream, self.stream_ledger_ = PlantStream(self._watch, self.client_names_), StreamLedger()
 
@@ -261,7 +270,9 @@ class WatchingDetector(FederatedEstimator):
             return []
         return [] if plant is None else self._advance(plant)
 
-    def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
+    def partial_fit(
+        self, X: Record, y: Any = None, *, inputs: Any = None, lengths: Lengths = None, forget: float | None = None
+    ) -> Self:
         """Bring what is nominal up to date by a further nominal record: level and spread of every unit.
 
         The plant, the units' models and the thresholds stay as they were fitted. Streams that begin afterwards begin at
@@ -343,7 +354,7 @@ class WatchingDetector(FederatedEstimator):
         self._stream.rebaseline(np.isin(self.client_names_, names))
 
     @property
-    def alarms_(self):
+    def alarms_(self) -> dict[str, Any]:
         """Rows of the stream so far (``n_steps``), alarms in them (``n_alarms``) and the share of time ``in_alarm``."""
         check_is_fitted(self)
         return self._stream.alarms
@@ -383,7 +394,7 @@ class WatchingDetector(FederatedEstimator):
         return self.site_incidents_
 
     @property
-    def site_incidents_(self):
+    def site_incidents_(self) -> pd.DataFrame:
         """Incidents in the records of the sites as far as they were watched, a DataFrame."""
         check_is_fitted(self)
         if self._channel is None:
@@ -451,7 +462,16 @@ class WatchingDetector(FederatedEstimator):
             flags = flag_array(self._evidence_of(units), self.client_names_)
             return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
 
-    def report(self, incident, path, *, X=None, title=None, check=None, lengths=None):
+    def report(
+        self,
+        incident: pd.Series | pd.DataFrame,
+        path: str | PathLike[str],
+        *,
+        X: Record | None = None,
+        title: str | None = None,
+        check: Any | None = None,
+        lengths: Lengths = None,
+    ) -> Path:
         """Write a page on an incident that a shift lead can read.
 
         What happened, where it began, why we think so, what we do not know, what data left the units.
@@ -602,12 +622,12 @@ class WatchingDetector(FederatedEstimator):
                 f"What unit {unit!r} knows of its tags is at its site: see `tags` beside its incidents there."
             )
         plant = self._read(X, lengths=lengths)
-        index = plant.index if isinstance(plant.index, pd.DatetimeIndex) else None
+        index: Any = plant.index if isinstance(plant.index, pd.DatetimeIndex) else None
         row = position(_plain(incident["detected"]), index)
         first, last = next((i, j) for i, j in episodes(plant.starts, plant.n_samples) if i <= row < j)
         Y = rows_at_home(plant, unit, kept["client"], slice(first, last))
         start = position(_plain(incident["start"]), index) - first
-        end = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
+        end: int = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
         rows = window_of(max(start, 0), row - first, end - first, len(Y))
         index = pd.RangeIndex(first, first + len(Y)) if index is None else index[first : first + len(Y)]
         return IncidentAtHome(unit, tag_names(self._plant_layout, unit), kept["tags"], Y, index, *rows)

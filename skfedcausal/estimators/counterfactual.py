@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..containers.layout import SEPARATOR, listed
+from ..given import Inputs, Lengths, Record
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
 from ..server.likelihood import LikelihoodServer
@@ -199,7 +200,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
 
     # -- fitting ---------------------------------------------------------------------------------
 
-    def fit_sites(self, transport):
+    def fit_sites(self, transport: Any) -> Self:
         """Learn the plant from units that are reached over a transport and hold their records themselves.
 
         Parameters
@@ -238,7 +239,9 @@ class FederatedCounterfactualEstimator(InputQuestions):
         return super().fit_sites(transport)
 
     @with_callbacks
-    def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
+    def fit(
+        self, X: Record, y: Any = None, *, inputs: Inputs = None, lengths: Lengths = None, dry_run: bool = False
+    ) -> Self:
         """Learn the plant.
 
         Parameters
@@ -274,7 +277,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         """
         self._validate_params()
         if dry_run:
-            return self.plan(X, inputs=inputs, lengths=lengths)
+            return self.plan(X, inputs=inputs, lengths=lengths)  # type: ignore[return-value]
         plant = self._read_first(X, inputs, lengths)
         with self._naming_inputs():
             self._fit_units(plant)
@@ -316,7 +319,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         warn_of_inputs(self.server_, self.excitation_, spec.written, spec.map.words)
 
     @property
-    def instruments_(self):
+    def instruments_(self) -> pd.DataFrame:
         """The instruments of `fit` and how much they explain; no rows where none were given."""
         check_is_fitted(self)
         columns = ["input", "instrument", "share", "statistic"]

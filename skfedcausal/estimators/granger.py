@@ -3,12 +3,13 @@
 import warnings
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
 
 from ..client.kalman import KalmanClient
+from ..given import Inputs, Lengths, Record
 from ..server.validity.report import SHIFTS
 from ._base import explained
 from ._plant import PlantEstimator
@@ -154,7 +155,9 @@ class FederatedGrangerEstimator(PlantEstimator):
     _leaves_out_still_units = True
 
     @with_callbacks
-    def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
+    def fit(
+        self, X: Record, y: Any = None, *, inputs: Inputs = None, lengths: Lengths = None, dry_run: bool = False
+    ) -> Self:
         """Learn the plant.
 
         Parameters
@@ -193,7 +196,7 @@ class FederatedGrangerEstimator(PlantEstimator):
         """
         self._validate_params()
         if dry_run:
-            return self.plan(X, inputs=inputs, lengths=lengths)
+            return self.plan(X, inputs=inputs, lengths=lengths)  # type: ignore[return-value]
         if self.remedy is not None and self.privacy is not None:
             raise ValueError(
                 "remedy='auto' may fit twice, and privacy would be spent twice; fit without a remedy, read `validity_` "

@@ -1,9 +1,10 @@
 """A plant's record as one table: units, tags, clock, grid, zone, episodes and what is wrong with it."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -72,20 +73,20 @@ class PlantTable:
     @classmethod
     def read(
         cls,
-        source,
+        source: Any,
         *,
-        units="prefix",
-        tz=None,
-        every=None,
-        fix=(),
-        time=None,
-        drop=(),
-        bad_values=(),
-        dayfirst=None,
-        clock=None,
-        good=None,
-        keep_uncertain=False,
-    ):
+        units: str | dict[str, Any] = "prefix",
+        tz: str | None = None,
+        every: str | pd.Timedelta | None = None,
+        fix: Any = (),
+        time: str | None = None,
+        drop: Collection[str] = (),
+        bad_values: Collection[str] | float = (),
+        dayfirst: Any = None,
+        clock: Any = None,
+        good: Any = None,
+        keep_uncertain: Any = False,
+    ) -> Self:
         """Read a plant's record from files or frames, as historians export it.
 
         Exports are wide or long, CSV (any separator, decimal commas) or Parquet, one for all units or some for
@@ -170,7 +171,7 @@ class PlantTable:
         """Sentences about what has to be put right before a fit, none where nothing has."""
         return self.check.fix_first
 
-    def to_episodes(self):
+    def to_episodes(self) -> list[pd.DataFrame]:
         """The frame of each episode, in order.
 
         Returns
@@ -182,7 +183,7 @@ class PlantTable:
         ends = np.cumsum(self.lengths)
         return [self.frame.iloc[end - rows : end] for end, rows in zip(ends, self.lengths, strict=True)]
 
-    def with_columns(self, columns):
+    def with_columns(self, columns: Sequence[str]) -> "PlantTable":
         """The table with some of its columns, and without rows that have no values at either end.
 
         Parameters
@@ -193,11 +194,11 @@ class PlantTable:
         -------
         PlantTable
         """
-        there = np.flatnonzero(self.frame[columns].notna().any(axis=1))
+        there = np.flatnonzero(self.frame[[*columns]].notna().any(axis=1))
         part = self.split(int(there[-1]) + 1)[0].split(int(there[0]))[1]
-        return replace(part, frame=part.frame[columns])
+        return replace(part, frame=part.frame[[*columns]])
 
-    def split(self, row):
+    def split(self, row: int) -> "tuple[PlantTable, ...]":
         """The record before a row and from there on.
 
         Parameters

@@ -4,6 +4,7 @@ import re
 import tomllib
 import warnings
 from importlib.resources import files
+from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np

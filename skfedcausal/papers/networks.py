@@ -8,7 +8,7 @@ import warnings
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -49,7 +49,13 @@ class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
     n_iter_no_change: Any = 10
     random_state: Any = None
 
-    def fit(self, X, y):
+    if TYPE_CHECKING:  # of a subclass
+
+        def _network(self, *args: Any) -> Any: ...
+        def _draw(self, *args: Any) -> Any: ...
+        def _forward(self, *args: Any) -> Any: ...
+
+    def fit(self, X: Any, y: Any) -> Self:
         """Train from new weights, over all rows in every epoch.
 
         Parameters
@@ -87,7 +93,7 @@ class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
         self.n_iter_ = len(self.loss_curve_)
         return self
 
-    def partial_fit(self, X, y):
+    def partial_fit(self, X: Any, y: Any) -> Self:
         """One Adam step on the mean over the given rows.
 
         Parameters
@@ -104,7 +110,7 @@ class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
             self._descend(X, y)
         return self
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Predicted outputs.
 
         Parameters

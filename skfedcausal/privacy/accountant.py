@@ -4,9 +4,10 @@ import hashlib
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,9 @@ import pandas as pd
 from .calibration import check_promise, composed_epsilon
 from .errors import PrivacyBudgetError
 from .voids import reasons, same_clients
+
+if TYPE_CHECKING:
+    from ..privacy.mechanism import Release
 
 _ADVICE = "Use less epsilon per release, or release less often."
 _SLACK = 1e-12  # relative, for rounding in the root finder
@@ -43,7 +47,7 @@ class Scope:
     relation: str = "replace"
     window: int | None = None
 
-    def steps(self, n_samples):
+    def steps(self, n_samples: int) -> int:
         """Time steps of a record that belong to one protected unit.
 
         Parameters
@@ -54,10 +58,10 @@ class Scope:
         -------
         int
         """
-        steps = {"window": self.window, "client": n_samples}.get(self.unit, 1)
+        steps: Any = {"window": self.window, "client": n_samples}.get(self.unit, 1)
         return min(steps, n_samples)
 
-    def count(self, n_samples):
+    def count(self, n_samples: int) -> int:
         """Protected units that make up a whole record.
 
         Parameters
@@ -249,7 +253,7 @@ class PrivacyAccountant:
 
     # -- spending --------------------------------------------------------------------------------
 
-    def charge(self, charges, scope, *, repeated=False):
+    def charge(self, charges: Sequence[Charge], scope: Scope, *, repeated: bool = False) -> None:
         """Spend, or refuse to before anything is released.
 
         A release that was paid for and did not come about, as on a full disk, is not charged again.
@@ -314,7 +318,7 @@ class PrivacyAccountant:
                     f"Nothing was released. {reasons(charges) or _ADVICE}"
                 )
 
-    def new_period(self):
+    def new_period(self) -> int:
         """Declare that from now on records hold only time steps that no record before held.
 
         One event or window then pays for the releases of one period only; a client pays for all.
@@ -330,7 +334,9 @@ class PrivacyAccountant:
 
     # -- totals ----------------------------------------------------------------------------------
 
-    def spent(self, delta=None, clients=None, *, times=1):
+    def spent(
+        self, delta: float | None = None, clients: Sequence[str] | None = None, *, times: int = 1
+    ) -> PrivacySpent:
         """Privacy spent so far.
 
         Parameters
@@ -351,7 +357,7 @@ class PrivacyAccountant:
             charges = [replace(charge, count=times * charge.count) for charge in self._charges]
             return self._spent(charges, self.scope, delta, clients)
 
-    def spent_with(self, charges, scope, delta=None):
+    def spent_with(self, charges: Sequence[Charge], scope: Scope, delta: float | None = None) -> PrivacySpent:
         """Privacy that would be spent with these charges in addition; nothing is charged.
 
         Parameters
@@ -379,7 +385,7 @@ class PrivacyAccountant:
         unit = "none" if scope is None else scope.unit
         return PrivacySpent(epsilon, delta, mu, unit, per_client)
 
-    def charges_of(self, clients):
+    def charges_of(self, clients: Sequence[str]) -> list[Charge]:
         """Charges of some clients.
 
         Parameters
@@ -398,7 +404,7 @@ class PrivacyAccountant:
             if same[charge.client] in names
         ]
 
-    def total_with(self, charges, client, delta, scope):
+    def total_with(self, charges: Sequence[Charge], client: str, delta: float, scope: Scope) -> float:
         """Epsilon of one client's charges together with others about the same numbers.
 
         Parameters
@@ -437,7 +443,7 @@ class PrivacyAccountant:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def key_of(self, *parts):
+    def key_of(self, *parts) -> bytes:
         """Name of a record under which its noised copy is remembered; says nothing without the account.
 
         Parameters
@@ -457,7 +463,7 @@ class PrivacyAccountant:
             digest.update(data)
         return digest.digest()
 
-    def recall(self, key):
+    def recall(self, key: bytes) -> "Release | None":
         """Release under a key, or None.
 
         Parameters
@@ -479,7 +485,7 @@ class PrivacyAccountant:
         """
         return self._lock
 
-    def room(self, key, shape):
+    def room(self, key: bytes, shape: tuple[int, ...]) -> np.ndarray:
         """Array that a noised record is written to before it is remembered.
 
         Parameters
@@ -493,7 +499,7 @@ class PrivacyAccountant:
         """
         return np.empty(shape)
 
-    def remember(self, key, release):
+    def remember(self, key: bytes, release: "Release") -> None:
         """Keep what was released under a key.
 
         Parameters
@@ -504,7 +510,7 @@ class PrivacyAccountant:
         self._releases[key] = release
         self._unused.discard(key.hex())
 
-    def forget(self):
+    def forget(self) -> None:
         """Drop the remembered records, not the charges: asking for them again will cost again."""
         self._releases = {}
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -172,7 +172,7 @@ class GaussianMechanism(PrivacyMechanism):
         """Place of the noise: added to the "record", to the "messages" of training or to its "gradients"."""
         return "messages" if self.protocol == "paper" else "gradients" if self.trust == "server" else "record"
 
-    def mu_of_release(self):
+    def mu_of_release(self) -> float:
         """Gaussian-DP parameter of one release.
 
         Returns
@@ -191,9 +191,9 @@ class GaussianMechanism(PrivacyMechanism):
             raise ValueError("epsilon needs a `delta`, well below one over the number of protected units.")
         if (self.unit == "window") != (self.window is not None):
             raise ValueError(f"unit={self.unit!r}, window={self.window}: a window belongs to unit='window' only.")
-        return self.mu if self.mu is not None else mu_from_epsilon(self.epsilon, self.delta)
+        return self.mu if self.mu is not None else mu_from_epsilon(cast(float, self.epsilon), cast(float, self.delta))
 
-    def bounds(self, name, Y):
+    def bounds(self, name: str, Y: np.ndarray) -> Bounds:
         """Public ball and protected change of a unit's measurements.
 
         Parameters
@@ -216,7 +216,7 @@ class GaussianMechanism(PrivacyMechanism):
         radius = widest if self.event_radius is None else _of(self.event_radius, name, "event_radius")
         return Bounds(center, scale, clip, min(radius, widest), public)
 
-    def noise_std(self, bounds, n_samples):
+    def noise_std(self, bounds: Bounds, n_samples: int) -> tuple[float, float]:
         """Noise standard deviation in units of `scale`, and the sensitivity behind it.
 
         Parameters
@@ -246,7 +246,7 @@ class GaussianMechanism(PrivacyMechanism):
         # the quotient of sensitivity and noise is off by a rounding
         return replace(plan, charge=replace(plan.charge, mu=self.mu_of_release()))
 
-    def check_training(self):
+    def check_training(self) -> None:
         """Refuse settings that belong to noise on the record, or lack what noise inside training needs.
 
         Raises

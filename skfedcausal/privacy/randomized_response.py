@@ -5,6 +5,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .accountant import Charge, PrivacyAccountant, Scope
@@ -160,7 +161,7 @@ class RandomizedResponse(PrivacyMechanism):
         if self.epsilon is None:
             raise ValueError("RandomizedResponse needs an `epsilon` per pair of flags. There is no default.")
 
-    def frequencies(self, received):
+    def frequencies(self, received: np.ndarray) -> np.ndarray:
         """Unbiased estimate of the shares of the four true pairs.
 
         Parameters
@@ -176,7 +177,7 @@ class RandomizedResponse(PrivacyMechanism):
         shares = np.bincount(codes, minlength=N_CATEGORIES) / len(codes)
         return np.linalg.solve(self.confusion.T, shares)
 
-    def posterior(self, received, prior):
+    def posterior(self, received: np.ndarray, prior: ArrayLike) -> np.ndarray:
         """Probability of each true pair given the received one, row by row.
 
         Parameters

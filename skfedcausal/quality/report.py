@@ -5,6 +5,8 @@ from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -93,7 +95,7 @@ class PlantCheck:
 
         return table_html(self)
 
-    def report(self, path, *, title="What the check of the record found"):
+    def report(self, path: str | PathLike[str], *, title: str = "What the check of the record found") -> Path:
         """Write a page with the interactive table: units, findings and tags to sort and to search.
 
         Parameters

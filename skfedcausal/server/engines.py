@@ -1,7 +1,8 @@
 """The server of a plant that an engine learned: tables, tests, intervals, forecasts, changes and effects come of it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from .lagged.misfit import misfit_table
 from .links.engines import Engine
 from .links.questions import LinkQuestions
 from .prediction import OperatingPoint
+
+if TYPE_CHECKING:
+    from ..message.states import EffectReply, FeedbackLaw
 
 __all__ = [
     "BlockEstimates",
@@ -142,6 +146,9 @@ class PlantServer(LinkQuestions):
     skfedcausal.LikelihoodServer : The engines that come with the library.
     """
 
+    unshrunk_transition_: np.ndarray
+    unshrunk_input_: np.ndarray
+    _fit: Any
     alpha: float = 0.05
     margin: float = 0.1
     correction = "auto"
@@ -236,7 +243,7 @@ class PlantServer(LinkQuestions):
 
     # -- inputs, on states; every unit maps the answers through its own sensors ------------------
 
-    def take_laws(self, laws):
+    def take_laws(self, laws: "Mapping[str, FeedbackLaw]") -> None:
         """Store how controllers compute inputs from measurements.
 
         Parameters
@@ -246,7 +253,9 @@ class PlantServer(LinkQuestions):
         """
         self.laws_ = dict(laws)
 
-    def effects(self, change, *, held=None, before=None):
+    def effects(
+        self, change: np.ndarray, *, held: np.ndarray | None = None, before: np.ndarray | None = None
+    ) -> "dict[str, EffectReply]":
         """Effect of a change of inputs on the states of every unit.
 
         Parameters

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Self
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -255,7 +255,7 @@ class LikelihoodServer(PlantServer):
 
         return workers(n_units, self.n_jobs)
 
-    def partial_fit(self, messages, *, continues=False, forget=None):
+    def partial_fit(self, messages: Any, *, continues: bool = False, forget: float | None = None) -> Self:
         """Learn the plant from one more batch of rows, of which sums are added to those of the batches before.
 
         What is learned is what :meth:`fit` would learn from all rows together, with ``level_shifts=None``, but for

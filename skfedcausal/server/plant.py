@@ -1,8 +1,9 @@
 """What a server is: it learns a plant from messages, and the rounds in which it asks for them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from ..versioned import Versioned
 from .dynamics import Plant
 from .joint import JointRecord
 from .prediction import OperatingPoint
+
+if TYPE_CHECKING:
+    from ..message.states import StateReply
+    from ..server.prediction import PlantFilter
 
 
 class ServerLearner(Versioned, BaseEstimator, ABC):
@@ -85,7 +90,12 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
     (2000, 4)
     """
 
-    n_rounds: int = 1
+    names_: tuple[str, ...]
+    state_slices_: dict[str, slice]
+    transition_: np.ndarray
+    process_cov_: np.ndarray
+    input_level_: np.ndarray
+    n_rounds: Any = 1  # or "auto"
     dealer: str | None = None
     tests_links: bool = False
     controlled_units_: tuple[str, ...] = ()
@@ -93,6 +103,9 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
     _how: dict[str, Any] = {}  # what the fits of a round may take and know already, while it goes on
     feedback_: Any = None
     hidden_causes_: Any = None
+
+    def take_laws(self, laws: Mapping[str, FeedbackLaw]) -> None:
+        """Take the laws of controllers; of a server without inputs there are none."""
 
     @property
     def relays_inputs(self):
@@ -115,7 +128,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         return self.n_rounds > 1
 
     @abstractmethod
-    def fit(self, messages):
+    def fit(self, messages: Mapping[str, StateMessage]) -> Self:
         """Learn the plant.
 
         Parameters
@@ -128,7 +141,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         self : ServerLearner
         """
 
-    def dialogue(self, names, inputs=False):
+    def dialogue(self, names: Sequence[str], inputs: bool = False):
         """All rounds of a fit as a generator that yields requests and receives the units' replies.
 
         Parameters
@@ -201,7 +214,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
 
     # -- the plant over a record ---------------------------------------------------------------------
 
-    def filter(self, messages):
+    def filter(self, messages: Mapping[str, StateMessage]) -> "PlantFilter":
         """Filter of the whole plant over a record, a `PlantFilter`.
 
         Parameters
@@ -215,7 +228,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         """
         return self._filter(self._record(messages))
 
-    def smoothed(self, messages):
+    def smoothed(self, messages: Mapping[str, StateMessage]) -> dict[str, SmoothedReply]:
         """Each unit's own states given all units' messages.
 
         Parameters
@@ -229,7 +242,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         """
         return self._smoothed(messages, self.unshrunk_plant_)
 
-    def abducted(self, messages):
+    def abducted(self, messages: Mapping[str, StateMessage]) -> dict[str, SmoothedReply]:
         """Each unit's states given all messages, at the operating point of `fit`.
 
         Unlike :meth:`smoothed` with the plant that answers questions, and without a level of their own for
@@ -250,7 +263,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         """States of all units, (n_samples, n), as of :meth:`abducted`, without the covariances that take half of it."""
         return self.plant_.smooth(self._record(messages), intercept=False, spread=False)[0]
 
-    def replies(self, messages):
+    def replies(self, messages: Mapping[str, StateMessage]) -> "dict[str, StateReply]":
         """Reply to each unit: its own part of the plant and the other units' influence on its states.
 
         Parameters

@@ -1,12 +1,12 @@
 """The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +31,9 @@ from . import rounds
 from .answers import ServerPrediction, untested_links
 from .state import Plant, Training
 from .step_sizes import VARIANTS, choose_sizes, load
+
+if TYPE_CHECKING:
+    from ...message.states import SmoothedReply, StateMessage
 
 _ROUNDS = {"batch": 3000, "online": 2}
 _STEP_SIZES = ("eta1", "eta2", "gamma", "gamma1", "gamma2", "alpha_A", "alpha_B")
@@ -228,7 +231,7 @@ class GradientServer(Versioned, BaseEstimator):
     def _stepwise(self):
         return self.solve == "iterate" and self.update == "online"
 
-    def dialogue(self, names, inputs=False):
+    def dialogue(self, names: Sequence[str], inputs: bool = False):
         """Training as a generator: yields what is asked of the units, is sent the answers that came.
 
         A unit that is lost before it has said all that training starts with is left out, and the others start
@@ -405,7 +408,7 @@ class GradientServer(Versioned, BaseEstimator):
 
     # -- answers -----------------------------------------------------------------------------------------
 
-    def filter(self, messages):
+    def filter(self, messages: "Mapping[str, StateMessage]") -> ServerPrediction:
         """The server's model over a record: the units' own filters and its prediction from their states.
 
         Parameters
@@ -420,7 +423,7 @@ class GradientServer(Versioned, BaseEstimator):
         drives = self._drive(self.input_), self._drive(self._own_input)
         return ServerPrediction(self.transition_, self._own, self.process_cov_, record, *drives)
 
-    def effects(self, change, *, held=None):
+    def effects(self, change: np.ndarray, *, held: None = None) -> dict[str, EffectReply]:
         """Effect of a change of inputs on every unit's states.
 
         Parameters
@@ -459,7 +462,7 @@ class GradientServer(Versioned, BaseEstimator):
         effect = input_response(self.transition_, self.input_, change).effect
         return {name: EffectReply(np.ascontiguousarray(effect[:, rows])) for name, rows in self.state_slices_.items()}
 
-    def abducted(self, messages):
+    def abducted(self, messages: "Mapping[str, StateMessage]") -> "dict[str, SmoothedReply]":
         """Every unit's states given all messages, by the smoother of the learned plant.
 
         Parameters

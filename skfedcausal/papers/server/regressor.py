@@ -1,5 +1,6 @@
 """A nonlinear model of the whole plant: any scikit-learn regressor from all states to all next states."""
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -161,7 +162,7 @@ class RegressorServer(MomentServer):
         yield from self.corrections(messages)
         yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
 
-    def corrections(self, messages):
+    def corrections(self, messages: Mapping[str, StateMessage]):
         """Algorithm 1 as a generator that yields requests to the units and receives their predicted states.
 
         Parameters

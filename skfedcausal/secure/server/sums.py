@@ -6,6 +6,7 @@ from itertools import accumulate
 from numbers import Integral
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
@@ -366,7 +367,7 @@ class SecureSumsServer(ServerLearner):
 
     # -- what stays ------------------------------------------------------------------------------
 
-    def link_intervals(self, level=0.95, *, geweke=False):
+    def link_intervals(self, level: float = 0.95, *, geweke: bool = False) -> pd.DataFrame:
         """Intervals of the strength of each link between states, and the rows needed to decide it.
 
         Parameters
@@ -383,7 +384,7 @@ class SecureSumsServer(ServerLearner):
         """
         return self.learner_.link_intervals(level, geweke=geweke)
 
-    def spectrum(self, cause, effect, **settings):
+    def spectrum(self, cause: str, effect: str, **settings) -> pd.DataFrame:
         """Geweke's measure of the influence of one unit on another over frequency.
 
         Parameters
@@ -399,7 +400,7 @@ class SecureSumsServer(ServerLearner):
         """
         return self.learner_.spectrum(cause, effect, **settings)
 
-    def screen(self):
+    def screen(self) -> pd.DataFrame:
         """Test every pair once at the plant without links, from the same sums.
 
         Returns

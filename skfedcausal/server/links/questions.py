@@ -1,8 +1,9 @@
 """What a learned plant answers about its links; functions in this folder take the settings."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,9 @@ from .resampling import check_bootstrap, check_stability, stability_table
 from .tables import links_table
 from .tests import check_method
 
+if TYPE_CHECKING:
+    from ...message.states import StateMessage
+
 
 class Verdicts(NamedTuple):
     """What is said of the links of a plant."""
@@ -37,6 +41,18 @@ class Verdicts(NamedTuple):
 class LinkQuestions(ServerLearner):
     """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
 
+    partition_: Any  # states, inputs and pairs of units, a `Partition`
+    information_: Any
+    n_samples_: int
+    n_absent_: int
+    is_settled_: bool
+    errors_: Any
+    curvature_: Any
+    unshrunk_plant_: Any
+    input_slices_: dict[str, slice]
+    alpha: float
+    margin: float
+    covariance: str
     correlated_pairs_: pd.DataFrame  # without what a record says of their directions
     held_out: float | None = None
     benefit_: pd.DataFrame | None = None
@@ -56,12 +72,12 @@ class LinkQuestions(ServerLearner):
         return {**super().__getstate__(), "_run": None, "clock": None}
 
     @property
-    def transition_(self):
+    def transition_(self) -> np.ndarray:  # type: ignore[override]
         """Transition matrix of the first lag, (n, n)."""
         return self.plant_.A[0]
 
     @property
-    def process_cov_(self):
+    def process_cov_(self) -> np.ndarray:  # type: ignore[override]
         """Covariance of the process noise, (n, n)."""
         return self.plant_.Q
 
@@ -123,7 +139,7 @@ class LinkQuestions(ServerLearner):
         """Coefficients (lags, n, n) that held-out gains rest on: what states add to those of other units."""
         return self._concluded.grades.carried
 
-    def without_grades(self):
+    def without_grades(self) -> pd.DataFrame:
         """Verdicts of the likelihood alone, which is all there is where noise was added that would hide gains.
 
         Returns
@@ -211,12 +227,12 @@ class LinkQuestions(ServerLearner):
 
     # -- questions ----------------------------------------------------------------------------------
 
-    def link_intervals(self, level=0.95, *, geweke=False):
+    def link_intervals(self, level=0.95, *, geweke=False) -> pd.DataFrame:
         """Intervals of the strength of each link between states, and the rows needed to decide it."""
         check_level(level)
         return self.engine_.intervals(self, level, geweke)
 
-    def spectrum(self, cause, effect, *, level=None, **settings):
+    def spectrum(self, cause, effect, *, level=None, **settings) -> pd.DataFrame:
         """Geweke's measure of the influence of one unit on another over frequency."""
         pair = pair_of(self.names_, cause, effect)
         if level is not None:
@@ -227,7 +243,7 @@ class LinkQuestions(ServerLearner):
             table["low"], table["high"] = self.engine_.spectrum_ends(self, pair, found, conditional, level)
         return table
 
-    def benefit(self, messages, *, held_out=0.3):
+    def benefit(self, messages, *, held_out=0.3) -> Any:
         """Gain of each unit from the plant, on held-out rows, a `Benefit`."""
         if self.partition_.n_inputs:
             raise ValueError("The benefit of joining is computed for plants without inputs.")
@@ -235,7 +251,7 @@ class LinkQuestions(ServerLearner):
 
         return Benefit(self._anew(head), lambda name: self._anew({name: head[name]}), tail)
 
-    def test_links(self, messages, method="lr"):
+    def test_links(self, messages, method="lr") -> pd.DataFrame:
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         if self.engine_ is not None:  # before the work
@@ -254,7 +270,7 @@ class LinkQuestions(ServerLearner):
         settings = settings_of(self, self.names_, messages)
         return self.engine_.tests(self, self._record(messages), settings, method)
 
-    def changed_links(self, messages, alpha):
+    def changed_links(self, messages, alpha) -> pd.DataFrame:
         """Which links and units of the plant have changed in a record; dates are its rows."""
         from ..changes.compared import changed_table  # for those who ask
         from ..changes.plant import LearnedPlant
@@ -281,7 +297,7 @@ class LinkQuestions(ServerLearner):
         level=0.95,
         random_state=None,
         n_jobs=None,
-    ):
+    ) -> pd.DataFrame:
         """Scatter of the estimates of links over resampled records, to check their standard errors."""
         check_bootstrap(n_resamples, method, level)
         how = {"n_resamples": n_resamples, "method": method, "block_length": block_length, "level": level}
@@ -291,14 +307,14 @@ class LinkQuestions(ServerLearner):
 
     def stable_links(
         self, messages, *, n_resamples=50, threshold=0.75, block_length=None, random_state=None, n_jobs=None
-    ):
+    ) -> pd.DataFrame:
         """Links that the search finds in most halves of a record: stability selection."""
         check_stability(n_resamples, threshold)
         record = self._record(messages)
         how = {"threshold": threshold, "random_state": random_state, "n_jobs": n_jobs}
         return stability_table(record, self.engine_.halves(self, record, block_length), n_resamples=n_resamples, **how)
 
-    def links_over_time(self, messages, piece):
+    def links_over_time(self, messages, piece) -> pd.DataFrame:
         """Links by the rows between which they stay the same."""
         from .over_time import links_over_time  # for those who ask
 
@@ -306,7 +322,7 @@ class LinkQuestions(ServerLearner):
         estimates = partial(self.engine_.pieces, self, record, settings)
         return links_over_time(record, estimates, piece, alpha=self.alpha, margin=self.margin)
 
-    def screen(self, messages):
+    def screen(self, messages: "Mapping[str, StateMessage]") -> pd.DataFrame:
         """Test every pair once at the uncoupled plant of one lag, the fast first step of :meth:`fit`.
 
         Score tests that take no other links into account, so an indirect influence may show. Geweke's
