@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from typing import Self
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     class TransformerMixin:
         """Transformers."""
 
-        def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> Any: ...
+        def fit_transform(self, X: Any, y: None = None, **fit_params: Any) -> np.ndarray: ...
         def set_output(self, *, transform: str | None = None) -> Self: ...
         def __sklearn_tags__(self) -> Any: ...
 

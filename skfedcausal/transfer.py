@@ -1,6 +1,7 @@
 """The learned plant as a transfer function."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,7 +56,7 @@ class TransferFunction:
         return f"TransferFunction of {len(self.A)} states from {inputs} to {outputs}"
 
     @property
-    def direct(self):
+    def direct(self) -> np.ndarray:
         """D, zero where there is none."""
         return np.zeros((len(self.C), self.B.shape[1])) if self.D is None else self.D
 
@@ -170,7 +171,7 @@ class TransferFunction:
         D = self.direct - other.direct
         return TransferFunction(A, B, C, self.input_names, self.output_names, D).norm() / other.norm()
 
-    def to_scipy(self):
+    def to_scipy(self) -> Any:
         """The plant as a discrete-time :class:`scipy.signal.StateSpace`.
 
         Returns
@@ -179,7 +180,7 @@ class TransferFunction:
         """
         return signal.StateSpace(self.A, self.B, self.C, self.direct, dt=True)
 
-    def to_control(self):
+    def to_control(self) -> Any:
         """The plant as a :class:`control.StateSpace`; needs python-control.
 
         Returns

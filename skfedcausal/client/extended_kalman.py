@@ -103,7 +103,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
     }
 
     @property
-    def is_fitted(self):
+    def is_fitted(self) -> bool:
         """Whether the maps have been given or learned."""
         return hasattr(self, "f_map_")
 

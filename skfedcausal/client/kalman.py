@@ -351,7 +351,7 @@ class KalmanClient(UnitClient):
         return rest, left_columns(Y, rest, active, name, columns), baseline
 
     @property
-    def model(self):
+    def model(self) -> UnitModel:
         """The unit's model over its active columns, a `UnitModel`.
 
         Before `fit`, given matrices with a level of zero.

@@ -345,12 +345,12 @@ class UnitClient(UnitFilter):
         return Y if self._all_are_used else Y[:, self._active]
 
     @property
-    def used_columns(self):
+    def used_columns(self) -> np.ndarray:
         """Which columns the model is about, (n_features,); the others never moved."""
         return getattr(self, "_active", np.ones(len(self.model.C), dtype=bool))
 
     @property
-    def added_noise(self):
+    def added_noise(self) -> Any:
         """Variance of noise that was added on purpose to the columns that are used, (n_used,) or zero."""
         return self._added_noise
 
@@ -371,13 +371,13 @@ class UnitClient(UnitFilter):
         return other
 
     @property
-    def model(self):
+    def model(self) -> UnitModel:
         """The unit's model over the columns that it uses, a `UnitModel`."""
         check_is_fitted(self, "_model")
         return self._model
 
     @property
-    def message_model(self):
+    def message_model(self) -> UnitModel:
         """The model used for messages, with the fraction of sensor noise that a server chose, if any."""
         return self.model if self._noise_share is None else self.model.with_noise_share(self._noise_share)
 

@@ -58,17 +58,17 @@ class PlantLayout:
     named: bool
 
     @property
-    def n_units(self):
+    def n_units(self) -> int:
         """Number of units."""
         return len(self.names)
 
     @property
-    def n_columns(self):
+    def n_columns(self) -> int:
         """Number of columns of the flat table."""
         return len(self.columns)
 
     @cached_property
-    def columns(self):
+    def columns(self) -> tuple[str, ...]:
         """Flat names of all columns of the flat table, in its order."""
         name_at: dict[int, str] = {}
         units = zip(self.output_positions + self.input_positions, self.outputs + self.inputs, strict=True)
@@ -94,7 +94,7 @@ class PlantLayout:
         return replace(self, **parts)
 
     @property
-    def has_columns(self):
+    def has_columns(self) -> bool:
         """Whether the sensors are known by name; those at sites of their own are not."""
         return any(self.outputs)
 
@@ -112,12 +112,12 @@ class PlantLayout:
         return positions, [name_at[position] for position in rank]
 
     @property
-    def has_inputs(self):
+    def has_inputs(self) -> bool:
         """Whether some unit has inputs."""
         return any(self.inputs)
 
     @property
-    def has_separate_inputs(self):
+    def has_separate_inputs(self) -> bool:
         """Whether inputs came beside the table (``inputs=``) instead of inside it."""
         return any(names and not positions for names, positions in zip(self.inputs, self.input_positions, strict=True))
 

@@ -56,27 +56,27 @@ class PlantData:
     lengths: tuple[int, ...]
 
     @property
-    def names(self):
+    def names(self) -> tuple[str, ...]:
         """Units, in order."""
         return self.layout.names
 
     @property
-    def n_units(self):
+    def n_units(self) -> int:
         """Number of units."""
         return self.layout.n_units
 
     @property
-    def n_samples(self):
+    def n_samples(self) -> int:
         """Number of time steps of all episodes together."""
         return self.outputs[0].shape[0]
 
     @property
-    def starts(self):
+    def starts(self) -> tuple[int, ...]:
         """First row of each episode."""
         return (0,) if len(self.lengths) == 1 else episode_starts(self.lengths)
 
     @property
-    def row_time(self):
+    def row_time(self) -> Any:
         """Median time between rows as a Timedelta; None where rows have no times."""
         return None if self.index is None else sampling_period(self.index)
 
@@ -188,13 +188,13 @@ class PlantData:
         return table
 
     @property
-    def unit_bytes(self):
+    def unit_bytes(self) -> dict[str, int]:
         """Bytes of each unit's outputs and inputs, a dict by unit."""
         units = zip(self.names, self.outputs, self.inputs, strict=True)
         return {name: Y.nbytes + (0 if U is None else U.nbytes) for name, Y, U in units}
 
     @property
-    def input_sizes(self):
+    def input_sizes(self) -> dict[str, int]:
         """Number of inputs of each unit, a dict by unit."""
         return {name: 0 if U is None else U.shape[1] for name, U in zip(self.names, self.inputs, strict=True)}
 
@@ -211,7 +211,7 @@ class PlantData:
         return [self._at(slice(a, b), (b - a,)) for a, b in zip(self.starts, ends, strict=True)]
 
     @property
-    def raw_bytes(self):
+    def raw_bytes(self) -> int:
         """Bytes of all outputs and inputs: what pooling the record would cost."""
         return sum(self.unit_bytes.values())
 

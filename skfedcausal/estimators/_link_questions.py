@@ -457,7 +457,8 @@ class LinkQuestions(FederatedEstimator):
         graph = networkx.MultiDiGraph()
         graph.add_nodes_from(self.client_names_)
         kept = ["influence", "coupled", "cannot tell", "shared driver"] if undecided else ["influence"]
-        for link in self.links_.to_dict("records"):
+        for row in self.links_.to_dict("records"):
+            link = {str(name): value for name, value in row.items()}
             if link["verdict"] in kept:
                 cause, effect, kind = (link.pop(key) for key in ("cause", "effect", "kind"))
                 graph.add_edge(cause, effect, key=kind, weight=link["norm"], **link)

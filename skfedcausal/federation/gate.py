@@ -118,7 +118,7 @@ class Gate:
         self._done = Answered()  # operations that were answered in it
 
     @property
-    def key(self):
+    def key(self) -> Any:
         """The key that signs and checks packets, and the most bytes of a packet that are taken."""
         return self._key, self._max_frame
 

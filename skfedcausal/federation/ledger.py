@@ -71,7 +71,7 @@ class StreamLedger:
         self._sums[client, direction, op] = packets + 1, so_far + n_bytes
 
     @property
-    def table(self):
+    def table(self) -> pd.DataFrame:
         """Packets so far, a DataFrame ``client, direction, op, packets, bytes``."""
         rows = [(*kind, *sums) for kind, sums in self._sums.items()]
         return pd.DataFrame(rows, columns=["client", "direction", "op", "packets", "bytes"])
@@ -120,7 +120,7 @@ class Ledger(StreamLedger):
         self.max_bytes = max_bytes
         self._fields = {}  # one object for all packets of a kind: training sends many
 
-    def record(self, client, direction, packet):
+    def record(self, client: str, direction: str, packet: Packet) -> None:
         """Add one packet, before it goes.
 
         Parameters
@@ -154,7 +154,7 @@ class Ledger(StreamLedger):
         self.entries.append(entry)
 
     @property
-    def table(self):
+    def table(self) -> pd.DataFrame:
         """Packets so far, a DataFrame with one row per client and kind of packet.
 
         Columns ``client, direction, op, purpose, packets, bytes, fields``; `fields` says what is in the first

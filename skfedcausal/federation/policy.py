@@ -219,7 +219,7 @@ class SitePolicy:
         return replace(self, operations=(*self.operations, "watch"))
 
     @property
-    def allowed(self):
+    def allowed(self) -> frozenset[str] | None:
         """Operations of packets that are answered, a frozenset; None where all are."""
         if ANY in self.operations:
             return None

@@ -91,7 +91,7 @@ class SiteLedger:
         return self._chain.entries()
 
     @property
-    def head(self):
+    def head(self) -> Any:
         """Hash of the last line."""
         return self._chain.head
 

@@ -157,17 +157,17 @@ class PlantTable:
         return put_right(plant, fixes, rows_found)
 
     @property
-    def units(self):
+    def units(self) -> tuple[str, ...]:
         """Names of the units, in order."""
         return tuple(dict.fromkeys(split_flat_names(list(self.frame))))
 
     @property
-    def step(self):
+    def step(self) -> Any:
         """Time from one row to the next, None where rows have no times."""
         return usual_step(self.frame.index) if isinstance(self.frame.index, pd.DatetimeIndex) else None
 
     @property
-    def fix_first(self):
+    def fix_first(self) -> Any:
         """Sentences about what has to be put right before a fit, none where nothing has."""
         return self.check.fix_first
 

@@ -91,7 +91,7 @@ class Packet:
         return text, [leading for _, _, _, leading in specs]
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Length of the encoding in bytes."""
         known = vars(self).get("_nbytes")
         if known is None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -123,17 +123,17 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     OF_RECORD = True
 
     @property
-    def n_states(self):
+    def n_states(self) -> int:
         """Number of states of the unit."""
         return self.z.shape[1]
 
     @property
-    def n_inputs(self):
+    def n_inputs(self) -> int:
         """Number of inputs of the unit."""
         return 0 if self.inputs is None else self.inputs.shape[1]
 
     @property
-    def input_range(self):
+    def input_range(self) -> np.ndarray | None:
         """Least and largest value of each input, shape (2, n_inputs)."""
         return np.zeros((2, 0)) if self.inputs is None else np.array([self.inputs.min(axis=0), self.inputs.max(axis=0)])
 
@@ -199,12 +199,12 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         return other
 
     @property
-    def J(self):
+    def J(self) -> np.ndarray:
         """Information matrix ``C' R^-1 C``: one, or one per time step where they differ."""
         return self.patterns[0] if self.index is None else self.patterns[self.index]
 
     @property
-    def information(self):
+    def information(self) -> Any:
         """The message as an information series."""
         return Information(self.z, self.patterns, self.index, self.const)
 

@@ -128,7 +128,7 @@ class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
         return out[:, 0] if self._is_single else out
 
     @property
-    def network_(self):
+    def network_(self) -> Any:
         """The fitted map with ``value`` and ``jacobian``, a map of arrays."""
         check_is_fitted(self, "weights_")
         return self._network()

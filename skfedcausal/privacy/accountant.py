@@ -5,6 +5,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -431,7 +432,7 @@ class PrivacyAccountant:
         return (np.inf, mu) if not self.is_trial and any(charge.void for charge in charges) else (epsilon, mu)
 
     @property
-    def table(self):
+    def table(self) -> pd.DataFrame:
         """Every charge, a DataFrame: ``time, client, channel, mechanism, sensitivity, noise_std, count, mu,
         epsilon, bound, period``."""
         columns = ["time", "client", "channel", "mechanism", "sensitivity", "noise_std"]
@@ -476,7 +477,7 @@ class PrivacyAccountant:
         """
         return self._releases.get(key)
 
-    def turn(self):
+    def turn(self) -> AbstractContextManager[Any]:
         """Context in which nobody else is charged: from looking up a release until it is remembered.
 
         Returns

@@ -163,12 +163,12 @@ class GaussianMechanism(PrivacyMechanism):
     random_state: Any = None
 
     @property
-    def scope(self):
+    def scope(self) -> Scope:
         """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
         return Scope(self.unit, self.relation, self.window)
 
     @property
-    def place(self):
+    def place(self) -> str:
         """Place of the noise: added to the "record", to the "messages" of training or to its "gradients"."""
         return "messages" if self.protocol == "paper" else "gradients" if self.trust == "server" else "record"
 
@@ -235,7 +235,7 @@ class GaussianMechanism(PrivacyMechanism):
         """Ball and noise of a release of a unit's record, as much as one release asks for."""
         return self.noise_for(self.bounds(name, Y), len(Y), self.mu_of_release())
 
-    def check(self):
+    def check(self) -> None:
         """Refuse parameters that do not state a promise completely."""
         self.mu_of_release()
 

@@ -35,7 +35,7 @@ class Release:
     noise: UnitNoise
 
     @property
-    def variance(self):
+    def variance(self) -> np.ndarray:
         """Of the noise added to each column, shape (n_features,)."""
         return self.noise.variance
 
@@ -150,7 +150,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     # -- what a mechanism is -----------------------------------------------------------------------
 
     @property
-    def place(self):
+    def place(self) -> str:
         """Place of the noise: "record", "messages", "gradients" or "flags"."""
         return "record"
 
@@ -190,7 +190,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         return normal_noise(shape, std, rng, self.drawn_by)
 
     @property
-    def drawn_by(self):
+    def drawn_by(self) -> str:
         """The sampler of its noise: "opendp" draws exactly, "float-grid" in floating point, rounded to a grid."""
         return chosen_sampler(self.sampler, self.random_state)
 
@@ -247,15 +247,15 @@ class PrivacyMechanism(BaseEstimator, ABC):
         return UnitNoise(bounds, std)
 
     @property
-    def pays_per_row(self):
+    def pays_per_row(self) -> bool:
         """Whether every row costs, so that no batch of a stream is free."""
         return self.scope.unit == self._per_row
 
     # -- releases ----------------------------------------------------------------------------------
 
     def release(
-        self, records: Mapping[str, np.ndarray], /, lengths: Lengths, *, noise: Mapping[str, UnitNoise] | None = None
-    ) -> dict[str, Release]:
+        self, records: Mapping[str, np.ndarray], /, lengths: Any, *, noise: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Every unit's record clipped and with noise, charged before it is drawn.
 
         Parameters
@@ -387,7 +387,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
 
     def _released(self, records, plans, learning):
         account = self.account
-        releases = {name: account.recall(plan.key) for name, plan in plans.items()}
+        releases: dict[str, Any] = {name: account.recall(plan.key) for name, plan in plans.items()}
         new = {name: plan for name, plan in plans.items() if releases[name] is None}
         if new:
             self._warn({name: records[name] for name in new}, new, learning)
@@ -481,7 +481,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     # -- one account for this mechanism and its copies ---------------------------------------------
 
     @property
-    def account(self):
+    def account(self) -> PrivacyAccountant:
         """The :class:`PrivacyAccountant` that is charged: one for this mechanism and its clones."""
         if self.accountant is None and not hasattr(self, "_own_accountant"):
             self._own_accountant = PrivacyAccountant()

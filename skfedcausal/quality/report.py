@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -72,12 +73,12 @@ class PlantCheck:
     sketches: Mapping = field(default_factory=dict)
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         """Whether nothing was found."""
         return self.findings.empty
 
     @property
-    def fix_first(self):
+    def fix_first(self) -> Any:
         """Sentences about what has to be put right before a fit, one for each kind of finding and unit."""
         wrong = self.findings[self.findings["kind"].isin(_WRONG)]
         said = []

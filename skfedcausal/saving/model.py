@@ -111,7 +111,7 @@ def save(estimator: Any, path: str | PathLike[str], *, own: Any = None) -> None:
     write_archive(path, document, writer.numbers)
 
 
-def load(path: str | PathLike[str], *, own: Any = None, max_bytes: int = 2**30):
+def load(path: str | PathLike[str], *, own: Any = None, max_bytes: int = 2**30) -> Any:
     """Load an estimator from a file that :func:`save` wrote, in this version or an earlier one.
 
     Nothing in the file is executed: it names classes of this library and of scikit-learn, and holds numbers and text.

@@ -157,7 +157,7 @@ class SumsWorker:
         self._worker, self._key, self._most, self._account = worker, bytes(key), most, account
 
     @property
-    def n_columns(self):
+    def n_columns(self) -> int:
         """Measurements and inputs of a row."""
         return self._worker.n_columns
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from .lagged.misfit import misfit_table
 from .links.engines import Engine
 from .links.questions import LinkQuestions
 from .prediction import OperatingPoint
+
+if TYPE_CHECKING:
+    from ..message.states import StateMessage
+    from ..server.prediction import PlantFilter
 
 if TYPE_CHECKING:
     from ..message.states import EffectReply, FeedbackLaw
@@ -161,7 +165,7 @@ class PlantServer(LinkQuestions):
     _run: Any = None  # the filter that went through the record of the fit, until it is asked for
     _tails: Any = None  # of its innovations
 
-    def fit(self, messages):
+    def fit(self, messages: "Mapping[str, StateMessage]") -> Self:
         """Learn the plant.
 
         Parameters
@@ -192,7 +196,7 @@ class PlantServer(LinkQuestions):
 
     # -- the plant over a record -----------------------------------------------------------------
 
-    def filter(self, messages):
+    def filter(self, messages: "Mapping[str, StateMessage]") -> "PlantFilter":
         """Filter of the whole plant over a record; units that say so are predicted on their own.
 
         Parameters
@@ -217,7 +221,7 @@ class PlantServer(LinkQuestions):
         return self.plant_.point.placed(record)
 
     @property
-    def unshrunk_plant_(self):
+    def unshrunk_plant_(self) -> Any:
         return self.plant_.with_first_lag(self.unshrunk_transition_, self.unshrunk_input_)
 
     def _filter(self, record):

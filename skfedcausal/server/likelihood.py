@@ -215,17 +215,17 @@ class LikelihoodServer(PlantServer):
     shares_sensors = False  # whether sensors that several units read are states of theirs: their noise goes together
 
     @property
-    def relays_inputs(self):
+    def relays_inputs(self) -> bool:
         """Whether units are told inputs of others before they choose their order, which is a round more."""
         return self.n_rounds != 1
 
     @property
-    def needs_local_model(self):
+    def needs_local_model(self) -> bool:
         """Whether the units have to send their own transition matrix."""
         return self.fix_local
 
     @property
-    def needs_replies(self):
+    def needs_replies(self) -> bool:
         """Whether a fit needs more than the first message of each unit; not where it may do without."""
         return self.n_rounds != "auto" and self.n_rounds > 1
 

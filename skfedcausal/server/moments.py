@@ -1,7 +1,9 @@
 """The plant from lagged moments and a fixed number of steps towards maximum likelihood: no search."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.stats import chi2
@@ -16,6 +18,9 @@ from .joint import JointRecord
 from .plant import ServerLearner
 from .prediction import PlantFilter
 from .watching.nominal import LEAST_ATTENDED, attended_rows, filled_states, usual_pattern
+
+if TYPE_CHECKING:
+    from ..message.states import StateMessage
 
 _FALSE_LINKS = 0.05  # false discovery rate of the links that are kept
 _LARGE = 200  # states, beyond which plants are learned in blocks
@@ -73,7 +78,7 @@ class MomentServer(ServerLearner):
 
     _parameter_constraints = {"n_steps": [Interval(Integral, 0, None, closed="left")]}
 
-    def fit(self, messages):
+    def fit(self, messages: "Mapping[str, StateMessage]") -> Self:
         """Learn the plant from one message per unit.
 
         Parameters
@@ -121,7 +126,7 @@ class MomentServer(ServerLearner):
         return True
 
     @property
-    def watched_plant_(self):
+    def watched_plant_(self) -> Any:
         """The plant that rows are watched by, sparse where it was learned in blocks."""
         return self.plant_ if self._sparse_plant is None else self._sparse_plant
 

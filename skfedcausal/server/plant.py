@@ -1,7 +1,7 @@
 """What a server is: it learns a plant from messages, and the rounds in which it asks for them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -108,22 +108,22 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         """Take the laws of controllers; of a server without inputs there are none."""
 
     @property
-    def relays_inputs(self):
+    def relays_inputs(self) -> bool:
         """Whether units that choose their order are told inputs of others, before any round of their own."""
         return False
 
     @property
-    def needs_local_model(self):
+    def needs_local_model(self) -> bool:
         """Whether units have to send their own transition matrix and process covariance."""
         return False
 
     @property
-    def acts_at_once(self):
+    def acts_at_once(self) -> bool:
         """Whether some input acts in the row that it is recorded in."""
         return False
 
     @property
-    def needs_replies(self):
+    def needs_replies(self) -> bool:
         """Whether a fit needs more than the first message of each unit, which is all a one-way link gives."""
         return self.n_rounds > 1
 
@@ -141,7 +141,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         self : ServerLearner
         """
 
-    def dialogue(self, names: Sequence[str], inputs: bool = False):
+    def dialogue(self, names: Sequence[str], inputs: bool = False) -> Generator[Any, Any, None]:
         """All rounds of a fit as a generator that yields requests and receives the units' replies.
 
         Parameters
@@ -312,7 +312,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         return record
 
     @property
-    def plant_(self):
+    def plant_(self) -> Any:
         """What was learned as a `Plant`, around the mean of its inputs."""
         B = self._input_matrix
         level = self.input_level_ if B.shape[1] else np.zeros(0)
@@ -320,12 +320,12 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         return Plant.of_one_lag(self.transition_, B, self.process_cov_, point=point)
 
     @property
-    def watched_plant_(self):
+    def watched_plant_(self) -> Any:
         """The plant that rows are watched by."""
         return self.plant_
 
     @property
-    def unshrunk_plant_(self):
+    def unshrunk_plant_(self) -> Any:
         """The plant that tests and smoothed states are about."""
         return self.plant_
 

@@ -4,7 +4,7 @@ import csv
 import io
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def follow_csv(
     batch_size: int | None = None,
     index_col: int | str | None = 0,
     words: Sequence[str] = (),
-):
+) -> Iterator[pd.DataFrame]:
     """Follow a CSV file that a program writes to, as ``tail -f`` does.
 
     Parameters

@@ -4,7 +4,7 @@ import json
 import queue
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
@@ -27,7 +27,7 @@ def follow_mqtt(
     patience: float = _PATIENCE,
     client: Any = None,
     words: Sequence[str] = (),
-):
+) -> Iterator[pd.DataFrame]:
     """Follow the rows that a plant publishes to an MQTT broker.
 
     A message is a JSON object of numbers by column, with the time of its row as ``time``: of the whole plant, columns

@@ -1,7 +1,7 @@
 """The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -212,18 +212,18 @@ class GradientServer(Versioned, BaseEstimator):
     # -- training ----------------------------------------------------------------------------------------
 
     @property
-    def warm_up_rounds(self):
+    def warm_up_rounds(self) -> int:
         """Rounds by the augmented Lagrangian."""
         rounds = {"penalty": 0, "augmented_lagrangian": self.n_rounds_at_most, "hybrid": self.n_warm_up}
         return rounds[self.constraint]
 
     @property
-    def n_rounds_at_most(self):
+    def n_rounds_at_most(self) -> int:
         """Rounds, or passes over the record, after which training ends."""
         return _ROUNDS[self.update] if self.max_iter is None else self.max_iter
 
     @property
-    def sends_series_once(self):
+    def sends_series_once(self) -> bool:
         """Whether the server relays the units' states to each other before training."""
         return self.solve == "stationary" or self.exchange == "moments"
 
@@ -231,7 +231,7 @@ class GradientServer(Versioned, BaseEstimator):
     def _stepwise(self):
         return self.solve == "iterate" and self.update == "online"
 
-    def dialogue(self, names: Sequence[str], inputs: bool = False):
+    def dialogue(self, names: Sequence[str], inputs: bool = False) -> Generator[Any, Any, None]:
         """Training as a generator: yields what is asked of the units, is sent the answers that came.
 
         A unit that is lost before it has said all that training starts with is left out, and the others start
@@ -374,13 +374,13 @@ class GradientServer(Versioned, BaseEstimator):
         self._warn_of(training)
 
     @property
-    def plant_(self):
+    def plant_(self) -> Any:
         """What was learned as a `Plant`, around the mean of its inputs."""
         point = OperatingPoint.at(self.input_level_, len(self.transition_))
         return LearnedPlant.of_one_lag(self.transition_, self.input_, self.process_cov_, point=point)
 
     @property
-    def errors_(self):
+    def errors_(self) -> Any:
         """Errors of the plant, of which training says nothing."""
         return ErrorsOfOneLag(None)
 

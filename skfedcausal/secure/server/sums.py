@@ -1,9 +1,11 @@
 """The plant from secure sums: links, intervals and spectra, with no row at the server."""
 
 import warnings
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from numbers import Integral
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -28,6 +30,9 @@ from ...statespace.ring import Sums, fraction_bits, from_ring
 from ..protocol import opened_products
 from ..series import are_answered, rows_of_segments
 from .record import RecordSums, news_that_follows, open_sums, withheld
+
+if TYPE_CHECKING:
+    from ...message.states import StateMessage
 
 _ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
 
@@ -264,7 +269,7 @@ class SecureSumsServer(ServerLearner):
 
     # -- learning --------------------------------------------------------------------------------
 
-    def dialogue(self, names, inputs=False):
+    def dialogue(self, names: Sequence[str], inputs: bool = False) -> Generator[Any, Any, None]:
         """The rounds of a fit: masked series, masked products, and the dealer's corrections.
 
         A unit that is lost takes its own pairs with it.
@@ -304,7 +309,7 @@ class SecureSumsServer(ServerLearner):
         starts = (0, *accumulate(requested.lengths[:-1]))
         self._learn(learner, RecordSums(informations, starts, sum(requested.lengths), sums, graded))
 
-    def fit(self, messages):
+    def fit(self, messages: "Mapping[str, StateMessage]") -> Self:
         """Learn the plant from open messages, from the same sums but for rounding.
 
         Parameters

@@ -82,27 +82,27 @@ class LinkQuestions(ServerLearner):
         return self.plant_.Q
 
     @property
-    def input_(self):
+    def input_(self) -> np.ndarray:
         """What inputs of the row before do, (n, k)."""
         return self.plant_.B[1]
 
     @property
-    def lag_transitions_(self):
+    def lag_transitions_(self) -> np.ndarray:
         """Transition matrices of all lags, (p, n, n)."""
         return self.plant_.A
 
     @property
-    def lag_inputs_(self):
+    def lag_inputs_(self) -> np.ndarray:
         """Input matrices of lags 1 to q, (q, n, k)."""
         return self.plant_.B[1:]
 
     @property
-    def input_at_once_(self):
+    def input_at_once_(self) -> np.ndarray:
         """What inputs do in the row they are recorded in, (n, k)."""
         return self.plant_.B[0]
 
     @property
-    def acts_at_once(self):
+    def acts_at_once(self) -> bool:
         """Whether some input acts in the row it is recorded in."""
         return self.plant_.acts_at_once
 
@@ -118,24 +118,24 @@ class LinkQuestions(ServerLearner):
     # -- tables, which are made when they are asked for ---------------------------------------------
 
     @property
-    def links_(self):
+    def links_(self) -> pd.DataFrame:
         """Every ordered pair of units with what is said of it."""
         return self._concluded.links
 
     @property
-    def validity_(self):
+    def validity_(self) -> Any:
         """Checks of what the plant assumes."""
         if self._concluded.validity is None:
             raise AttributeError("Nothing was checked: there were sums alone, and no rows.")
         return self._concluded.validity
 
     @property
-    def correlations_(self):
+    def correlations_(self) -> pd.DataFrame:
         """Pairs of units whose process noise is correlated."""
         return self._concluded.correlations
 
     @property
-    def carried_(self):
+    def carried_(self) -> Any:
         """Coefficients (lags, n, n) that held-out gains rest on: what states add to those of other units."""
         return self._concluded.grades.carried
 
