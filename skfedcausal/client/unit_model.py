@@ -5,7 +5,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -281,6 +281,15 @@ class UnitClient(UnitFilter):
     (2, 2)
     """
 
+    transition_: np.ndarray
+    observation_: np.ndarray
+    process_cov_: np.ndarray
+    measurement_cov_: np.ndarray
+    input_: np.ndarray | None
+    mean_: np.ndarray
+    n_states_: int
+    n_features_in_: int
+    feature_names_in_: np.ndarray
     _all_are_used = True  # columns; before a fit
     _added_noise: Any = 0.0  # variance of what was added on purpose to the columns that are used, (n_used,)
     _noise_share: float | None = None  # of sensor noise in messages, where a server chose one
@@ -428,17 +437,20 @@ class UnitClient(UnitFilter):
         wishes = {"inputs": inputs, "const": const, "local_model": local_model}
         return self.message_model.message(self.active_columns(Y), starts, **wishes)
 
-    def __getattr__(self, name):
-        """What workers alone have a use for and was a method once."""
-        if name not in _ONCE_METHODS:
-            return self.__getattribute__(name)  # which raises, a property in words of its own
-        warnings.warn(
-            f"`{name}` of a UnitClient is for the worker of its unit, and will be no method any more. Leave it out.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        function = _ONCE_METHODS[name]
-        return function(self) if name == "may_refine" else partial(function, self)
+    if not TYPE_CHECKING:  # which would take every name for one that is there
+
+        def __getattr__(self, name):
+            """What workers alone have a use for and was a method once."""
+            if name not in _ONCE_METHODS:
+                return self.__getattribute__(name)  # which raises, a property in words of its own
+            warnings.warn(
+                f"`{name}` of a UnitClient is for the worker of its unit, and will be no method any more. Leave "
+                "it out.",
+                FutureWarning,
+                stacklevel=2,
+            )
+            function = _ONCE_METHODS[name]
+            return function(self) if name == "may_refine" else partial(function, self)
 
 
 def _public_attributes(model, used, levels):

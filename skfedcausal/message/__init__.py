@@ -1,5 +1,7 @@
 """The frozen types that cross the border between a unit and the server. Nothing else does."""
 
+from typing import TYPE_CHECKING
+
 from .promise import PrivacyPromise
 from .requests import (
     AggregateRequest,
@@ -48,6 +50,16 @@ from .training import (
 )
 from .watching import FlagMessage, FlagsRequest, VerdictReply, WatchRequest
 
+if TYPE_CHECKING:
+    from .secure import (
+        CorrectionsRequest,
+        MaskCorrections,
+        MaskedProducts,
+        MaskedSeries,
+        ProductsRequest,
+        SecureSumsRequest,
+    )
+
 __all__ = [
     "Acknowledgement", "AggregateRequest", "Ask", "AugmentedMessage", "BlockRow", "Close", "CommonRows",
     "CorrectionMoments", "CorrectionsRequest", "EffectReply", "FactualRequest", "Failed", "FeedbackLaw",
@@ -64,10 +76,12 @@ _OF_SECURE_SUMS = {
 }  # fmt: skip
 
 
-def __getattr__(name):
-    """Messages of secure sums when they are asked for: other fits have none."""
-    if name not in _OF_SECURE_SUMS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import secure
+if not TYPE_CHECKING:  # which would take every name for one that is there
 
-    return getattr(secure, name)
+    def __getattr__(name):
+        """Messages of secure sums when they are asked for: other fits have none."""
+        if name not in _OF_SECURE_SUMS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import secure
+
+        return getattr(secure, name)

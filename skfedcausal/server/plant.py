@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -104,9 +104,6 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
     feedback_: Any = None
     hidden_causes_: Any = None
 
-    def take_laws(self, laws: Mapping[str, FeedbackLaw]) -> None:
-        """Take the laws of controllers; of a server without inputs there are none."""
-
     @property
     def relays_inputs(self) -> bool:
         """Whether units that choose their order are told inputs of others, before any round of their own."""
@@ -174,7 +171,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         messages = yield from self._rounds(came)
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
-            self.take_laws(laws)
+            cast(Any, self).take_laws(laws)  # of servers with inputs
         try:
             replies = self.replies(messages)
         except Exception:

@@ -162,7 +162,7 @@ class RegressorServer(MomentServer):
         yield from self.corrections(messages)
         yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
 
-    def corrections(self, messages: Mapping[str, StateMessage]):
+    def corrections(self, messages: Mapping[str, StateMessage]) -> Generator[Any, Any, None]:
         """Algorithm 1 as a generator that yields requests to the units and receives their predicted states.
 
         Parameters
