@@ -11,6 +11,22 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from . import containers as containers
+    from . import datasets as datasets
+    from . import displays as displays
+    from . import federation as federation
+    from . import historian as historian
+    from . import message as message
+    from . import metrics as metrics
+    from . import papers as papers
+    from . import privacy as privacy
+    from . import quality as quality
+    from . import saving as saving
+    from . import secure as secure
+    from . import streams as streams
+    from . import testing as testing
+    from . import theory as theory
+    from . import transfer as transfer
     from .client.augmenter import Augmenter, LinearAugmenter, RegressorAugmenter
     from .client.baseline_options import Baseline
     from .client.extended_kalman import ExtendedKalmanClient
@@ -115,15 +131,17 @@ _HOMES = {
 }
 
 
-def __getattr__(name):
-    if name in _HOMES:
-        found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-        globals()[name] = found
-        return found
-    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
-        return import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # which would take every name for one that is there
+
+    def __getattr__(name):
+        if name in _HOMES:
+            found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+            globals()[name] = found
+            return found
+        if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+            return import_module(f".{name}", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__():
-    return sorted({*globals(), *__all__})
+def __dir__() -> list[str]:
+    return sorted(__all__)

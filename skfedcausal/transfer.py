@@ -1,9 +1,11 @@
 """The learned plant as a transfer function."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import signal
 from scipy.linalg import block_diag, eig
 
@@ -54,11 +56,11 @@ class TransferFunction:
         return f"TransferFunction of {len(self.A)} states from {inputs} to {outputs}"
 
     @property
-    def direct(self):
+    def direct(self) -> np.ndarray:
         """D, zero where there is none."""
         return np.zeros((len(self.C), self.B.shape[1])) if self.D is None else self.D
 
-    def poles(self):
+    def poles(self) -> np.ndarray:
         """Eigenvalues of A, largest first, shape (n,).
 
         Returns
@@ -68,7 +70,7 @@ class TransferFunction:
         values = np.linalg.eigvals(self.A).astype(complex)
         return values[np.lexsort((values.imag, -np.abs(values)))]
 
-    def zeros(self, tol=1e-6):
+    def zeros(self, tol: float = 1e-6) -> np.ndarray:
         """Transmission zeros: where the pencil ``[A - z I, B; C, D]`` loses rank.
 
         A plant with more outputs than inputs (or fewer) is squared down by two random combinations; zeros of
@@ -101,7 +103,7 @@ class TransferFunction:
         distance = np.abs(first[:, None] - second).min(axis=1, initial=np.inf)
         return first[distance <= tol * np.maximum(np.abs(first), 1)]
 
-    def response(self, frequencies):
+    def response(self, frequencies: ArrayLike) -> np.ndarray:
         """``G(exp(i w))`` at frequencies in radians per step, shape (n_frequencies, d, k).
 
         Parameters
@@ -117,7 +119,7 @@ class TransferFunction:
         resolvent = z[:, None, None] * np.eye(len(self.A)) - self.A
         return self.C @ np.linalg.solve(resolvent, np.broadcast_to(self.B, (len(z), *self.B.shape))) + self.direct
 
-    def singular_values(self, frequencies):
+    def singular_values(self, frequencies: ArrayLike) -> np.ndarray:
         """Singular values of the response, largest first, shape (n_frequencies, min(d, k)).
 
         Parameters
@@ -131,7 +133,7 @@ class TransferFunction:
         """
         return np.linalg.svd(self.response(frequencies), compute_uv=False)
 
-    def steady_gain(self):
+    def steady_gain(self) -> pd.DataFrame:
         """Effect of a permanent change, ``C (I - A)^-1 B + D``, a DataFrame of outputs by inputs.
 
         Returns
@@ -141,7 +143,7 @@ class TransferFunction:
         gain = self.C @ np.linalg.solve(np.eye(len(self.A)) - self.A, self.B) + self.direct
         return pd.DataFrame(gain, index=list(self.output_names), columns=list(self.input_names))
 
-    def norm(self):
+    def norm(self) -> float:
         """H2 norm: root of the summed squared impulse responses.
 
         Returns
@@ -153,12 +155,12 @@ class TransferFunction:
         S = stationary_covariance(self.A, self.B @ self.B.T)
         return float(np.sqrt(max(np.trace(self.C @ S @ self.C.T), 0.0) + np.square(self.direct).sum()))
 
-    def distance(self, other):
+    def distance(self, other: "TransferFunction") -> float:
         """H2 norm of the difference to another plant with the same inputs and outputs, over its own norm.
 
         Parameters
         ----------
-        other : TransferFunction
+        other : "TransferFunction"
             For example the true plant.
 
         Returns
@@ -169,7 +171,7 @@ class TransferFunction:
         D = self.direct - other.direct
         return TransferFunction(A, B, C, self.input_names, self.output_names, D).norm() / other.norm()
 
-    def to_scipy(self):
+    def to_scipy(self) -> Any:
         """The plant as a discrete-time :class:`scipy.signal.StateSpace`.
 
         Returns
@@ -178,7 +180,7 @@ class TransferFunction:
         """
         return signal.StateSpace(self.A, self.B, self.C, self.direct, dt=True)
 
-    def to_control(self):
+    def to_control(self) -> Any:
         """The plant as a :class:`control.StateSpace`; needs python-control.
 
         Returns

@@ -5,19 +5,21 @@ E[h_n[t-1]]``. An augmenter learns to guess it from what the unit has at home, s
 better when the server cannot be reached.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..bases import BaseEstimator, RegressorMixin
 from ..statespace.episodes import add_product, episodes, inner_rows, lagged_rows, symmetric
 from ..versioned import Versioned
 from .filtering import quick_names
@@ -135,7 +137,16 @@ class LinearAugmenter(Augmenter):
 
     features_ = None
 
-    def fit(self, X, y, transition=None, starts=(0,), *, level=None, products=None):
+    def fit(
+        self,
+        X,
+        y,
+        transition: np.ndarray | None = None,
+        starts: Sequence[int] = (0,),
+        *,
+        level: np.ndarray | None = None,
+        products: np.ndarray | None = None,
+    ) -> Self:
         """Regress the cross term on the previous measurements.
 
         Parameters
@@ -182,7 +193,7 @@ class LinearAugmenter(Augmenter):
         self.theta_ = np.linalg.lstsq(A, self.coef_, rcond=None)[0]
         return self
 
-    def predict(self, X, starts=(0,)):
+    def predict(self, X, starts: Sequence[int] = (0,)) -> np.ndarray:
         """Predict the cross term of each row from the measurements before it.
 
         Parameters
@@ -204,7 +215,7 @@ class LinearAugmenter(Augmenter):
         guess[list(starts)] = 0.0
         return guess[:, 0] if self._is_flat else guess
 
-    def learn_features(self, Y):
+    def learn_features(self, Y: np.ndarray) -> np.ndarray:
         """Fit the features to centred measurements.
 
         Parameters
@@ -223,7 +234,7 @@ class LinearAugmenter(Augmenter):
         self.features_, self.n_features_in_ = clone(self.features).fit(Y), Y.shape[1]
         return self.seen(Y)
 
-    def seen(self, Y):
+    def seen(self, Y: np.ndarray) -> np.ndarray:
         """What theta is multiplied with.
 
         Parameters
@@ -289,7 +300,7 @@ class RegressorAugmenter(Augmenter):
         "n_lags": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def fit(self, X, y, transition=None, starts=(0,)):
+    def fit(self, X, y, transition: np.ndarray | None = None, starts: Sequence[int] = (0,)) -> Self:
         """Regress the cross term on the previous measurements; `transition` is not used.
 
         Parameters
@@ -322,7 +333,7 @@ class RegressorAugmenter(Augmenter):
         self.estimator_ = estimator
         return self
 
-    def predict(self, X, starts=(0,)):
+    def predict(self, X, starts: Sequence[int] = (0,)) -> np.ndarray:
         """Predict the cross term of each row from the measurements before it.
 
         Parameters

@@ -3,16 +3,18 @@
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from numpy.typing import ArrayLike
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from ..callers import warn
 from ..containers import check_lengths, episode_starts
+from ..given import Lengths
 from ..seeding import seeded
 from ..statespace.episodes import episodes, inner_rows
 from ..versioned import Versioned
@@ -109,11 +111,11 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
         return tags
 
     @property
-    def is_fitted(self):
+    def is_fitted(self) -> bool:
         """Whether the maps have been given or learned."""
         return hasattr(self, "f_map_")
 
-    def fit(self, X, y=None, *, lengths=None):
+    def fit(self, X: ArrayLike, y: Any = None, *, lengths: Lengths = None) -> Self:
         """Take the given maps, or learn them from nominal measurements.
 
         Parameters
@@ -222,7 +224,9 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
             random_state=self.random_state,
         )
 
-    def filter_moments(self, Y, after=None):
+    def filter_moments(
+        self, Y: np.ndarray, after: tuple[np.ndarray, ...] | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Predicted and filtered states of one episode, with their covariances.
 
         Parameters
@@ -244,7 +248,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
         f, h = self.f_map_, self.h_map_
         Q, R, n = self.process_cov_, self.measurement_cov_, len(self.process_cov_)
         fresh = after is None
-        x, P = (np.zeros((1, n)), 10 * Q + np.eye(n)) if fresh else (np.array(after[0])[None], after[1])
+        x, P = (np.zeros((1, n)), 10 * Q + np.eye(n)) if after is None else (np.array(after[0])[None], after[1])
         means, covariances = np.empty((2, len(Y), n)), np.empty((2, len(Y), n, n))
         Y = np.asarray(Y, dtype=float)
         seen = ~np.isnan(Y) & self._active
@@ -276,7 +280,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
         Y = validate_data(self, X, reset=False, **_CHECKS)
         return Y, list(episodes(episode_starts(check_lengths(lengths, len(Y))), len(Y)))
 
-    def transform(self, X, *, lengths=None):
+    def transform(self, X: ArrayLike, *, lengths: Lengths = None) -> np.ndarray:
         """Filtered states.
 
         Parameters
@@ -293,7 +297,9 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
         Y, bounds = self._record(X, lengths)
         return np.concatenate([self.filter_moments(Y[i:j])[2] for i, j in bounds])
 
-    def fit_transform(self, X, y=None, *, lengths=None):
+    def fit_transform(  # type: ignore[override]
+        self, X: ArrayLike, y: Any = None, *, lengths: Lengths = None
+    ) -> np.ndarray:
         """Fit, then return the filtered states of the same record with the same episodes.
 
         Parameters
@@ -311,7 +317,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
         """
         return self.fit(X, lengths=lengths).transform(X, lengths=lengths)
 
-    def predict(self, X, *, lengths=None):
+    def predict(self, X: ArrayLike, *, lengths: Lengths = None) -> np.ndarray:
         """Measurements predicted one step ahead, ``h(f(E[x_(t-1)]))``.
 
         Parameters
@@ -328,7 +334,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
         Y, bounds = self._record(X, lengths)
         return np.concatenate([self.h_map_.value(self.filter_moments(Y[i:j])[0]) for i, j in bounds])
 
-    def score_samples(self, X, *, lengths=None):
+    def score_samples(self, X: ArrayLike, *, lengths: Lengths = None) -> np.ndarray:
         """Log-density of each row given the past rows of its episode, linearised where the filter is.
 
         Parameters
@@ -344,7 +350,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
         Y, bounds = self._record(X, lengths)
         return np.concatenate([self._log_densities(Y[i:j]) for i, j in bounds])
 
-    def score(self, X, y=None, *, lengths=None):
+    def score(self, X: ArrayLike, y: Any = None, *, lengths: Lengths = None) -> float:
         """Mean of :meth:`score_samples`.
 
         Parameters

@@ -3,24 +3,30 @@
 Filter and smoother from a start of the user's choice go through statsmodels.
 """
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, validate_data
 
+from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
+from ..given import Lengths
 from ..statespace.episodes import episodes
 from ..statespace.matrices import are_covariances
 from ..versioned import Versioned
 from .records import as_inputs, check_inputs_fit, in_use, warn_inputs_ignored
 
+if TYPE_CHECKING:
+    from ..message.states import StateMessage
+
 
 @cache
 def _parameters_of(cls):
-    return BaseEstimator._get_param_names.__func__(cls)
+    return cast(Any, BaseEstimator._get_param_names).__func__(cls)
 
 
 def quick_names(cls):
@@ -43,6 +49,11 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
 
     _get_param_names = classmethod(quick_names)
     baseline_: Any = None  # of a client that takes one off
+    mean_: np.ndarray
+    _active: np.ndarray
+    fit: Callable[..., Any]
+    model: Any
+    active_columns: Callable[[Any], Any]
 
     def _read(self, X, inputs, lengths):
         """The model, and a record as it looks at it."""
@@ -69,7 +80,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
             Y = Y - off
         return CheckedRecord(model, in_use(self, Y), U, starts, off)
 
-    def transform(self, X, *, inputs=None, lengths=None):
+    def transform(self, X: ArrayLike, *, inputs: ArrayLike | None = None, lengths: Lengths = None) -> np.ndarray:
         """Filtered states ``E[h_t | y_1, ..., y_t]``.
 
         Parameters
@@ -84,7 +95,9 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         """
         return self.filter(X, inputs=inputs, lengths=lengths)
 
-    def fit_transform(self, X, y=None, *, inputs=None, lengths=None):
+    def fit_transform(  # type: ignore[override]
+        self, X: ArrayLike, y: Any = None, *, inputs: ArrayLike | None = None, lengths: Lengths = None
+    ) -> np.ndarray:
         """Fit, then return the filtered states of the same record with the same inputs and episodes.
 
         Parameters
@@ -101,7 +114,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         """
         return self.fit(X, inputs=inputs, lengths=lengths).transform(X, inputs=inputs, lengths=lengths)
 
-    def filter(self, X, *, inputs=None, lengths=None):
+    def filter(self, X: ArrayLike, *, inputs: ArrayLike | None = None, lengths: Lengths = None) -> np.ndarray:
         """Filtered states; another name for :meth:`transform` that ignores ``set_output``.
 
         Parameters
@@ -130,7 +143,9 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
             return None
         return model.states_at_once(X, episode_starts(check_lengths(lengths, len(X))))
 
-    def smooth(self, X, *, inputs=None, lengths=None, return_cov=False):
+    def smooth(
+        self, X: ArrayLike, *, inputs: ArrayLike | None = None, lengths: Lengths = None, return_cov: bool = False
+    ) -> Any:
         """Smoothed states ``E[h_t | y_1, ..., y_T]`` by the unit's own model, of each episode alone.
 
         Parameters
@@ -160,7 +175,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         run = read.model.own_run(read.Y, read.model.exogenous(read.U, read.starts), read.starts, smooth=True)
         return (run.smoothed, run.covariances) if return_cov else run.smoothed
 
-    def predict(self, X, *, inputs=None, lengths=None):
+    def predict(self, X: ArrayLike, *, inputs: ArrayLike | None = None, lengths: Lengths = None) -> np.ndarray:
         """Measurements predicted one step ahead, ``mean + C E[h_t | y_1, ..., y_(t-1)]``.
 
         Parameters
@@ -178,7 +193,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         predicted = self.measurements(read.model.predict(read.Y, read.U, read.starts))
         return predicted if read.off is None else predicted + read.off
 
-    def measurements(self, states):
+    def measurements(self, states: np.ndarray) -> np.ndarray:
         """Expected measurements of given states around the level; constant columns keep their constant.
 
         Parameters
@@ -196,7 +211,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         full[:, self._active] = expected
         return full
 
-    def score_samples(self, X, *, inputs=None, lengths=None):
+    def score_samples(self, X: ArrayLike, *, inputs: ArrayLike | None = None, lengths: Lengths = None) -> np.ndarray:
         """Log-density of each row given the past rows of its episode.
 
         Parameters
@@ -213,7 +228,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         read = self._read(X, inputs, lengths)
         return read.model.log_likelihood(read.Y, read.U, read.starts)
 
-    def score(self, X, y=None, *, inputs=None, lengths=None):
+    def score(self, X: ArrayLike, y: Any = None, *, inputs: ArrayLike | None = None, lengths: Lengths = None) -> float:
         """Mean of :meth:`score_samples`.
 
         Parameters
@@ -230,7 +245,15 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         """
         return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
 
-    def message(self, X, *, inputs=None, lengths=None, const=False, local_model=False):
+    def message(
+        self,
+        X: ArrayLike,
+        *,
+        inputs: ArrayLike | None = None,
+        lengths: Lengths = None,
+        const: bool = False,
+        local_model: bool = False,
+    ) -> "StateMessage":
         """Sufficient statistic of the measurements for the unit's states.
 
         Parameters

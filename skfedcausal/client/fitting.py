@@ -1,7 +1,7 @@
 """What a unit answers while a plant is learned: its model, messages by it, and what replies change in it."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from sklearn import config_context
@@ -84,7 +84,7 @@ def message_and_state(unit, client, previous, kept, round):
         message = replace(message, gain_alone=unit_model.gain_alone(client, unit.outputs, unit.inputs, unit.starts))
     if refines:
         kept_const = message.const if wishes.const else None
-        message = replace(message, const=kept_const, rest=float(message.const.mean()))
+        message = replace(message, const=kept_const, rest=float(cast(Any, message.const).mean()))
     if kept.get("wanders"):
         message = replace(message, wanders=kept["wanders"])
     return message, {**state, "n_states": message.z.shape[1]}

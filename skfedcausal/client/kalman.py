@@ -3,16 +3,18 @@
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ..callers import warn
 from ..containers import check_lengths, episode_starts
+from ..given import Lengths
 from ..parameters import Grouped, group_of
 from ..statespace.matrices import are_covariances
 from .baseline_options import Baseline
@@ -172,7 +174,7 @@ class KalmanClient(Grouped, UnitClient):
         "give baseline=Baseline(levels='wander')"
     }
 
-    def fit(self, X, y=None, *, inputs=None, lengths=None):
+    def fit(self, X: ArrayLike, y: Any = None, *, inputs: ArrayLike | None = None, lengths: Lengths = None) -> Self:
         """Estimate the level of the measurements and identify every matrix that was not given.
 
         Parameters
@@ -292,7 +294,7 @@ class KalmanClient(Grouped, UnitClient):
         return rest, left_columns(Y, rest, active, name, columns), baseline
 
     @property
-    def model(self):
+    def model(self) -> UnitModel:
         """The unit's model over its active columns, a `UnitModel`.
 
         Before `fit`, given matrices with a level of zero.

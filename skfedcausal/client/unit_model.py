@@ -4,9 +4,10 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ..callers import warn
@@ -281,6 +282,15 @@ class UnitClient(UnitFilter):
     (2, 2)
     """
 
+    transition_: np.ndarray
+    observation_: np.ndarray
+    process_cov_: np.ndarray
+    measurement_cov_: np.ndarray
+    input_: np.ndarray | None
+    mean_: np.ndarray
+    n_states_: int
+    n_features_in_: int
+    feature_names_in_: np.ndarray
     _all_are_used = True  # columns; before a fit
     _added_noise: Any = 0.0  # variance of what was added on purpose to the columns that are used, (n_used,)
     _noise_share: float | None = None  # of sensor noise in messages, where a server chose one
@@ -293,7 +303,16 @@ class UnitClient(UnitFilter):
 
     # -- the model -------------------------------------------------------------------------------
 
-    def learned(self, A, C, Q, R, *, B=None, mean=None):
+    def learned(
+        self,
+        A: ArrayLike,
+        C: ArrayLike,
+        Q: ArrayLike,
+        R: ArrayLike,
+        *,
+        B: ArrayLike | None = None,
+        mean: ArrayLike | None = None,
+    ) -> Self:
         """Set the matrices of the unit's model, at the end of `fit`.
 
         Parameters
@@ -323,7 +342,7 @@ class UnitClient(UnitFilter):
         return self
 
     @property
-    def used_columns(self):
+    def used_columns(self) -> np.ndarray:
         """Which columns the model is about, (n_features,); the others never moved."""
         return getattr(self, "_active", np.ones(len(self.model.C), dtype=bool))
 
@@ -338,7 +357,7 @@ class UnitClient(UnitFilter):
         return self._all_are_used
 
     @property
-    def added_noise(self):
+    def added_noise(self) -> Any:
         """Variance of noise that was added on purpose to the columns that are used, (n_used,) or zero."""
         return self._added_noise
 
@@ -359,17 +378,25 @@ class UnitClient(UnitFilter):
         return other
 
     @property
-    def model(self):
+    def model(self) -> UnitModel:
         """The unit's model over the columns that it uses, a `UnitModel`."""
         check_is_fitted(self, "_model")
         return self._model
 
     @property
-    def message_model(self):
+    def message_model(self) -> UnitModel:
         """The model used for messages, with the fraction of sensor noise that a server chose, if any."""
         return self.model if self._noise_share is None else self.model.with_noise_share(self._noise_share)
 
-    def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
+    def message_about(
+        self,
+        Y: np.ndarray,
+        starts: tuple[int, ...],
+        *,
+        inputs: np.ndarray | None = None,
+        const: bool = False,
+        local_model: bool = False,
+    ) -> StateMessage:
         """Message about checked measurements.
 
         Parameters

@@ -196,7 +196,7 @@ def pick_columns(values, positions):
     return np.take(values, positions, axis=1)
 
 
-def constant_columns(Y):
+def constant_columns(Y: np.ndarray) -> np.ndarray:
     """Find columns that never change.
 
     Parameters

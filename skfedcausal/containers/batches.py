@@ -1,8 +1,9 @@
 """Records larger than memory, batch by batch: files of NumPy and Parquet, tables that are mapped from disk."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,9 @@ from .layout import listed
 _PARQUET = (".parquet", ".pq")
 
 
-def read_batches(source, rows=50_000, *, columns=None, time=None, start=0) -> Iterator[pd.DataFrame]:
+def read_batches(
+    source: Any, rows: int = 50_000, *, columns: Sequence[str] | None = None, time: str | None = None, start: int = 0
+) -> Iterator[pd.DataFrame]:
     """Rows of a record that is larger than memory, one batch after the other, for `partial_fit`.
 
     Only the rows of one batch are in memory, and of a Parquet file the row group that they come from. The index goes on

@@ -1,10 +1,11 @@
 """Which columns of a plant's flat table belong to which unit, and what they are called."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,17 @@ class PlantLayout:
     named: bool
 
     @property
-    def n_units(self):
+    def n_units(self) -> int:
         """Number of units."""
         return len(self.names)
 
     @property
-    def n_columns(self):
+    def n_columns(self) -> int:
         """Number of columns of the flat table."""
         return len(self.columns)
 
     @cached_property
-    def columns(self):
+    def columns(self) -> tuple[str, ...]:
         """Flat names of all columns of the flat table, in its order."""
         name_at: dict[int, str] = {}
         units = zip(self.output_positions + self.input_positions, self.outputs + self.inputs, strict=True)
@@ -75,7 +76,7 @@ class PlantLayout:
             name_at.update(zip(positions, names, strict=False))  # inputs that came separately have no position
         return tuple(name_at[position] for position in sorted(name_at))
 
-    def only(self, names):
+    def only(self, names: Collection[str]) -> Self:
         """Layout of some of the units, in the order of this one.
 
         Parameters
@@ -93,11 +94,11 @@ class PlantLayout:
         return replace(self, **parts)
 
     @property
-    def has_columns(self):
+    def has_columns(self) -> bool:
         """Whether the sensors are known by name; those at sites of their own are not."""
         return any(self.outputs)
 
-    def output_places(self):
+    def output_places(self) -> tuple[list[list[int]], list[str]]:
         """Positions of each unit's sensors in a table without the inputs, and the names of its columns.
 
         Returns
@@ -111,16 +112,16 @@ class PlantLayout:
         return positions, [name_at[position] for position in rank]
 
     @property
-    def has_inputs(self):
+    def has_inputs(self) -> bool:
         """Whether some unit has inputs."""
         return any(self.inputs)
 
     @property
-    def has_separate_inputs(self):
+    def has_separate_inputs(self) -> bool:
         """Whether inputs came beside the table (``inputs=``) instead of inside it."""
         return any(names and not positions for names, positions in zip(self.inputs, self.input_positions, strict=True))
 
-    def unit_columns(self, unit):
+    def unit_columns(self, unit: int) -> tuple[int, ...]:
         """Positions in the flat table of all columns of one unit, ascending.
 
         Parameters
@@ -134,7 +135,7 @@ class PlantLayout:
         """
         return tuple(sorted(self.output_positions[unit] + self.input_positions[unit]))
 
-    def owner(self, column):
+    def owner(self, column: str) -> str:
         """Name of the unit that has a column.
 
         Parameters

@@ -5,15 +5,17 @@ A container is one table or a collection of units; a `PlantLayout` describes bot
 one flat table, units side by side.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
 from ..callers import warn
+from ..given import Inputs, Lengths, Record
 from .arrays import as_native, constant_columns, names_units, same_kind
 from .clients import opened
 from .layout import SEPARATOR, PlantLayout, listed
@@ -55,31 +57,31 @@ class PlantData:
     lengths: tuple[int, ...]
 
     @property
-    def names(self):
+    def names(self) -> tuple[str, ...]:
         """Units, in order."""
         return self.layout.names
 
     @property
-    def n_units(self):
+    def n_units(self) -> int:
         """Number of units."""
         return self.layout.n_units
 
     @property
-    def n_samples(self):
+    def n_samples(self) -> int:
         """Number of time steps of all episodes together."""
         return self.outputs[0].shape[0]
 
     @property
-    def starts(self):
+    def starts(self) -> tuple[int, ...]:
         """First row of each episode."""
         return (0,) if len(self.lengths) == 1 else episode_starts(self.lengths)
 
     @property
-    def row_time(self):
+    def row_time(self) -> Any:
         """Median time between rows as a Timedelta; None where rows have no times."""
         return None if self.index is None else sampling_period(self.index)
 
-    def only(self, names):
+    def only(self, names: Collection[str]) -> Self:
         """The record of some of the units.
 
         Parameters
@@ -94,10 +96,10 @@ class PlantData:
         if set(self.names) <= set(names):
             return self
         kept = [k for k, name in enumerate(self.names) if name in names]
-        series = {part: tuple(getattr(self, part)[k] for k in kept) for part in ("outputs", "inputs")}
+        series: dict[str, Any] = {part: tuple(getattr(self, part)[k] for k in kept) for part in ("outputs", "inputs")}
         return replace(self, layout=self.layout.only(names), **series)
 
-    def moving(self):
+    def moving(self) -> Self:
         """The record without units none of whose columns ever changes, which a warning names; all if none does.
 
         Returns
@@ -114,7 +116,7 @@ class PlantData:
         )
         return self.only(moving)
 
-    def without(self, unseen):
+    def without(self, unseen: Mapping[int, np.ndarray]) -> Self:
         """The record with rows of some units missing.
 
         Parameters
@@ -131,7 +133,7 @@ class PlantData:
             outputs[unit] = np.where(rows[:, None], np.nan, outputs[unit])
         return replace(self, outputs=tuple(outputs)) if unseen else self
 
-    def stretches(self, kept):
+    def stretches(self, kept: Sequence[tuple[int, int]]) -> Self:
         """Some stretches of rows as episodes.
 
         Parameters
@@ -154,7 +156,7 @@ class PlantData:
         index = None if self.index is None else self.index[rows]
         return PlantData(self.layout, outputs, inputs, index, lengths)
 
-    def units(self):
+    def units(self) -> Iterator[tuple[str, tuple[str, ...], np.ndarray]]:
         """Units one after the other.
 
         Returns
@@ -172,7 +174,7 @@ class PlantData:
         """
         return zip(self.names, self.layout.outputs, self.outputs, strict=True)
 
-    def table(self):
+    def table(self) -> np.ndarray:
         """Measurements of all units side by side, in the order of the table that came in, inputs left out.
 
         Returns
@@ -186,17 +188,17 @@ class PlantData:
         return table
 
     @property
-    def unit_bytes(self):
+    def unit_bytes(self) -> dict[str, int]:
         """Bytes of each unit's outputs and inputs, a dict by unit."""
         units = zip(self.names, self.outputs, self.inputs, strict=True)
         return {name: Y.nbytes + (0 if U is None else U.nbytes) for name, Y, U in units}
 
     @property
-    def input_sizes(self):
+    def input_sizes(self) -> dict[str, int]:
         """Number of inputs of each unit, a dict by unit."""
         return {name: 0 if U is None else U.shape[1] for name, U in zip(self.names, self.inputs, strict=True)}
 
-    def episodes(self):
+    def episodes(self) -> "list[PlantData]":
         """Each episode as a record of its own; the record itself where it is one.
 
         Returns
@@ -209,22 +211,22 @@ class PlantData:
         return [self._at(slice(a, b), (b - a,)) for a, b in zip(self.starts, ends, strict=True)]
 
     @property
-    def raw_bytes(self):
+    def raw_bytes(self) -> int:
         """Bytes of all outputs and inputs: what pooling the record would cost."""
         return sum(self.unit_bytes.values())
 
 
 def read_plant(
-    X,
+    X: Record,
     *,
-    client_labels="from_columns",
-    input_columns=None,
-    inputs=None,
-    lengths=None,
-    layout=None,
-    min_samples=2,
-    estimator=None,
-):
+    client_labels: Any = "from_columns",
+    input_columns: Sequence[tuple[str | int]] | Callable[..., Any] | None = None,
+    inputs: Inputs = None,
+    lengths: Lengths = None,
+    layout: PlantLayout | None = None,
+    min_samples: int = 2,
+    estimator: Any = None,
+) -> PlantData:
     """Read the record of a plant from any of the accepted containers.
 
     Parameters
@@ -310,7 +312,7 @@ def read_plant(
         raise ValueError("Got both `inputs` and `input_columns`; give inputs either beside X or as columns inside X.")
     X, inputs, lengths = opened(X, inputs, lengths)
     how = Reading(client_labels, input_columns, estimator, min_samples)
-    X = X.to_episodes() if hasattr(X, "to_episodes") else as_native(X)  # a PlantTable knows where it is cut
+    X = cast(Any, X).to_episodes() if hasattr(X, "to_episodes") else as_native(X)  # a PlantTable knows where it is cut
     if isinstance(X, (list, tuple)):
         X = [as_native(part) for part in X]
         if _are_episodes(X):
@@ -318,7 +320,7 @@ def read_plant(
     return _read_record(X, inputs, lengths, layout, how)
 
 
-def stack_clients(clients, inputs=None):
+def stack_clients(clients: list[Any] | dict[str, Any], inputs: Inputs = None) -> pd.DataFrame:
     """Put units side by side in one table, the form that travels best through scikit-learn.
 
     A list or dict of arrays cannot be split along time by :class:`~sklearn.model_selection.GridSearchCV`; a

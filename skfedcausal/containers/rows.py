@@ -1,6 +1,7 @@
 """Episodes: several records of one plant, one below the other in a table."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
@@ -10,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ..callers import warn
+from ..given import Lengths
 
 
-def check_lengths(lengths, n_samples):
+def check_lengths(lengths: Lengths, n_samples: int) -> tuple[int, ...]:
     """Check the lengths of episodes.
 
     Parameters
@@ -50,7 +52,7 @@ def check_lengths(lengths, n_samples):
     return tuple(array.tolist())
 
 
-def episode_starts(lengths):
+def episode_starts(lengths: Sequence[int]) -> tuple[int, ...]:
     """First row of each episode.
 
     Parameters
@@ -253,7 +255,7 @@ class StreamTimes:
 
     def _forget(self):
         """Join what is kept of the parts."""
-        joined = self._parts[0].append(self._parts[1:])
+        joined = pd.DatetimeIndex(self._parts[0].append([*self._parts[1:]]))
         gone = max(len(joined) - self._n_kept, 0)
         self._first, self._parts, self._ends = self._first + gone, [joined[gone:]], self._ends[-1:]
 

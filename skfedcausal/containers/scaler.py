@@ -1,9 +1,11 @@
 """Scaling that every unit can do alone."""
 
 from collections.abc import Mapping
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils._set_output import _get_output_config
@@ -55,7 +57,7 @@ class UnitScaler(Versioned, StandardScaler):
     2         1.22         1.0
     """
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn means and variances.
 
         Parameters
@@ -77,7 +79,7 @@ class UnitScaler(Versioned, StandardScaler):
         """
         return super().fit(_table(X), y, sample_weight)
 
-    def transform(self, X, copy=None):
+    def transform(self, X: Any, copy: bool | None = None) -> pd.DataFrame | np.ndarray:
         """Scaled columns.
 
         Parameters
@@ -92,7 +94,7 @@ class UnitScaler(Versioned, StandardScaler):
         """
         return self._in_kind(super().transform, X, copy)
 
-    def inverse_transform(self, X, copy=None):
+    def inverse_transform(self, X: Any, copy: bool | None = None) -> pd.DataFrame | np.ndarray:
         """Columns in their own units again.
 
         Parameters

@@ -1,8 +1,12 @@
 """causRCA recordings of an industrial vertical lathe."""
 
+from collections.abc import Sequence
+from os import PathLike
+
 import numpy as np
 import pandas as pd
 
+from ..bases import Bunch
 from ._records import check_list, locate, plant_record, root_in_each_row, source_of
 from ._validation import check_interval, check_known
 
@@ -11,7 +15,14 @@ _EVENTS = {"normal": "normal_runs", "faults": "fault_runs"}
 _ROOTS = {"hydraulics": "Hydraulics", "coolant": "Coolant", "probe": "MeasuringProbe"}
 
 
-def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=False):
+def load_causrca(
+    path: str | PathLike[str],
+    subset: str = "normal",
+    runs: str | Sequence[str] | None = None,
+    *,
+    period: float = 1.0,
+    categorical: bool = False,
+) -> Bunch:
     """Read event recordings of a lathe, held on a regular grid of time steps.
 
     Parameters

@@ -1,6 +1,8 @@
 """Exports of simulated plants as historians write them, with the defects that exports have."""
 
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +28,12 @@ _BAD = "Bad", "No Data", "I/O Timeout", "-999.25", "", "#N/A", "Comm Fail"
 _FAULT = 600  # rows
 
 
-def make_historian_exports(folder, *, n_samples=6000, random_state=None):
+def make_historian_exports(
+    folder: str | PathLike[str],
+    *,
+    n_samples: int = 6000,
+    random_state: int | np.random.RandomState | np.random.Generator | None = None,
+) -> tuple[dict[str, Path], dict[str, Any]]:
     """Write exports of a simulated plant of boiler, turbine and water treatment.
 
     One row every 10 s from the evening of 24 October 2025 on, in local time, over the night in which clocks
@@ -67,7 +74,7 @@ def make_historian_exports(folder, *, n_samples=6000, random_state=None):
     start = int(0.93 * n_samples)
     plant, _ = make_granger_plant(
         3,
-        names=_UNITS,
+        names=list(_UNITS),
         n_sensors=4,
         n_samples=n_samples,
         links=[("P1", "P2"), ("P2", "P3")],
@@ -136,7 +143,14 @@ def swinging_door(values, width):
     return np.interp(np.arange(len(values)), kept, values[kept])
 
 
-def make_messy_export(path, *, n_samples=100_000, n_tags=80, every="10s", random_state=None):
+def make_messy_export(
+    path: str | PathLike[str],
+    *,
+    n_samples: int = 100_000,
+    n_tags: int = 80,
+    every: str | pd.Timedelta = "10s",
+    random_state: int | np.random.RandomState | np.random.Generator | None = None,
+) -> tuple[Path, dict[str, Any]]:
     """Write one file with all twelve units of a simulated power plant, as messy as files of plants are.
 
     The file is wide, with semicolons and decimal commas. Names of tags join unit and tag in five ways, some in

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_discrete_lyapunov
 from sklearn.utils import Bunch
 
@@ -40,18 +42,18 @@ FAULT_KINDS = {  # usual sizes; None where there is none
 
 
 def make_fault_plant(
-    n_units=6,
-    fault=None,
+    n_units: int = 6,
+    fault: str | None = None,
     *,
-    size=None,
-    n_samples=600,
-    onset=200,
-    duration=None,
-    set_points=None,
-    weather=0.0,
-    plant_state=0,
-    random_state=None,
-):
+    size: float | None = None,
+    n_samples: int = 600,
+    onset: int = 200,
+    duration: int | None = None,
+    set_points: int | ArrayLike | None = None,
+    weather: float = 0.0,
+    plant_state: int = 0,
+    random_state: Any = None,
+) -> Bunch:
     """Simulate units under control that act on each other, with a fault of one of eighteen kinds.
 
     Every unit has two states, four sensors and a valve. A controller of its own moves the valve by what the
@@ -136,7 +138,7 @@ def make_fault_plant(
     network = FaultNetwork.drawn(n_units, plant_state, float(weather))
     rng, names = as_generator(random_state), [f"unit{m}" for m in range(n_units)]
     moves = _set_points(set_points, n_samples, n_units, rng)
-    acting = _Fault(network, fault, FAULT_KINDS.get(fault) if size is None else float(size), onset, stop)
+    acting = _Fault(network, fault, FAULT_KINDS.get(fault or "") if size is None else float(size), onset, stop)
     readings = network.record(n_samples, rng, acting, moves)
     faults = acting.faults(names)
     target = np.full(n_samples, "", dtype=object)

@@ -1,5 +1,7 @@
 """Nonlinear plants with sustained faults: the generator of the third paper."""
 
+from typing import Any
+
 import numpy as np
 from scipy.special import expit
 from sklearn.utils import Bunch, check_random_state
@@ -15,24 +17,24 @@ _WIDTH, _SPREAD = 16, 25.0  # of the map to the sensors: hidden units, standard 
 
 
 def make_nonlinear_plant(
-    n_units=2,
+    n_units: int = 2,
     *,
-    links=((0, 1),),
-    n_samples=1000,
-    strength=0.5,
-    size=2.0,
-    fault_length=10,
-    fault_every=100,
-    roots="all",
-    everywhere=False,
-    process_noise=0.3,
-    sensor_noise=1.0,
-    n_sensors=4,
-    kind="lstm",
-    dynamics="cycle",
-    plant_state=0,
-    random_state=None,
-):
+    links: Any = ((0, 1),),
+    n_samples: int = 1000,
+    strength: float = 0.5,
+    size: float = 2.0,
+    fault_length: int = 10,
+    fault_every: int = 100,
+    roots: Any = "all",
+    everywhere: bool = False,
+    process_noise: float = 0.3,
+    sensor_noise: float = 1.0,
+    n_sensors: int = 4,
+    kind: str = "lstm",
+    dynamics: str = "cycle",
+    plant_state: int = 0,
+    random_state: Any = None,
+) -> Bunch:
     """Units on noisy limit cycles that push each other, with sustained faults at random units.
 
     Parameters

@@ -1,7 +1,11 @@
 """Random plants of coupled units with known Granger causality."""
 
+from collections.abc import Sequence
+from typing import Any, Literal, overload
+
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_discrete_lyapunov
 
 from ..statespace.kalman import driven_recurrence
@@ -13,33 +17,67 @@ from ._validation import as_generator, check_count, check_known, check_share, pe
 _SHIFT_KEYS = {"unit", "size", "at", "until"}
 
 
+@overload
+def make_granger_plant(n_units: int = 4, *, return_truth: Literal[False], **settings: Any) -> Any: ...
+@overload
 def make_granger_plant(
-    n_units=4,
+    n_units: int = 4, *, container: Literal["list", "frame"], return_truth: Literal[True] = True, **settings: Any
+) -> tuple[Any, PlantTruth]: ...
+@overload
+def make_granger_plant(
+    n_units: int = 4,
     *,
-    n_states=2,
-    n_sensors=8,
-    n_samples=2000,
-    n_links=None,
-    link_density=None,
-    link_strength=(0.04, 0.2),
-    links=None,
-    radius=(0.5, 0.85),
-    transition=None,
-    process_noise=1.0,
-    measurement_noise=1.0,
-    n_inputs=0,
-    input_strength=(0.2, 1.0),
-    n_input_links=None,
-    input_links=None,
-    level_shift=None,
-    missing=0.0,
-    missing_blocks=(),
-    episodes=1,
-    names=None,
-    container="dict",
-    return_truth=True,
-    random_state=None,
-):
+    n_states: int | Sequence[int] = 2,
+    n_sensors: int | Sequence[int] = 8,
+    n_samples: int = 2000,
+    n_links: int | None = None,
+    link_density: float | None = None,
+    link_strength: Any = (0.04, 0.2),
+    links: Any = None,
+    radius: Any = (0.5, 0.85),
+    transition: ArrayLike | None = None,
+    process_noise: float | Sequence[float] = 1.0,
+    measurement_noise: float | Sequence[float] = 1.0,
+    n_inputs: int | Sequence[int] = 0,
+    input_strength: Any = (0.2, 1.0),
+    n_input_links: Any = None,
+    input_links: Any = None,
+    level_shift: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
+    missing: float = 0.0,
+    missing_blocks: Any = (),
+    episodes: int = 1,
+    names: Sequence[str] | None = None,
+    container: Literal["dict"] = "dict",
+    return_truth: Literal[True] = True,
+    random_state: int | np.random.RandomState | np.random.Generator | None = None,
+) -> tuple[dict[str, np.ndarray], PlantTruth]: ...
+def make_granger_plant(  # type: ignore[misc]  # of overloads that leave most of it unsaid
+    n_units: int = 4,
+    *,
+    n_states: int | Sequence[int] = 2,
+    n_sensors: int | Sequence[int] = 8,
+    n_samples: int = 2000,
+    n_links: int | None = None,
+    link_density: float | None = None,
+    link_strength: Any = (0.04, 0.2),
+    links: Any = None,
+    radius: Any = (0.5, 0.85),
+    transition: ArrayLike | None = None,
+    process_noise: float | Sequence[float] = 1.0,
+    measurement_noise: float | Sequence[float] = 1.0,
+    n_inputs: int | Sequence[int] = 0,
+    input_strength: Any = (0.2, 1.0),
+    n_input_links: Any = None,
+    input_links: Any = None,
+    level_shift: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
+    missing: float = 0.0,
+    missing_blocks: Any = (),
+    episodes: int = 1,
+    names: Sequence[str] | None = None,
+    container: str = "dict",
+    return_truth: bool = True,
+    random_state: int | np.random.RandomState | np.random.Generator | None = None,
+) -> Any:
     """Simulate a plant of units whose states influence each other.
 
     Every unit has hidden states and its own sensors; a link lets the states (or the inputs) of one

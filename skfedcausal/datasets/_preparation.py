@@ -1,5 +1,8 @@
 """Preparation of the records of HAI and SWaT before a fit, as in the second paper."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch, check_random_state
@@ -7,7 +10,9 @@ from sklearn.utils import Bunch, check_random_state
 _SWITCH = 3  # values of a switch: off, on, and in between
 
 
-def discrete_columns(data, *, max_values=10, min_changes=0.01, dominance=0.99):
+def discrete_columns(
+    data: pd.DataFrame, *, max_values: int = 10, min_changes: float = 0.01, dominance: float = 0.99
+) -> list[str]:
     """Columns that take few values or stay at one: switches and what behaves like them.
 
     The second paper drops "boolean-like and quasi-discrete channels with low transition counts or extreme
@@ -45,11 +50,11 @@ def discrete_columns(data, *, max_values=10, min_changes=0.01, dominance=0.99):
         seldom = len(counts) <= max_values and changes < min_changes
         stuck = len(counts) > 0 and counts.iloc[0] > dominance * len(values)
         if len(counts) <= _SWITCH or seldom or stuck:
-            found.append(name)
+            found.append(str(name))
     return found
 
 
-def cross_client_columns(data, threshold=0.3):
+def cross_client_columns(data: pd.DataFrame, threshold: float = 0.3) -> list[str]:
     """Columns that vary and correlate with a column of another client.
 
     The first papers keep the measurements whose Pearson correlation with a measurement of another client is
@@ -82,7 +87,7 @@ def cross_client_columns(data, threshold=0.3):
     ['mill__a', 'kiln__a']
     """
     varying = data.loc[:, data.nunique(dropna=True) > 1]
-    clients = np.array([name.split("__")[0] for name in varying])
+    clients = np.array([str(name).split("__")[0] for name in varying])
     correlation = np.abs(varying.corr().to_numpy())
     correlation[clients[:, None] == clients] = 0.0
     kept = varying.columns[np.nan_to_num(correlation).max(axis=1, initial=0.0) >= threshold].tolist()
@@ -92,8 +97,15 @@ def cross_client_columns(data, threshold=0.3):
 
 
 def prepare_records(
-    data, inputs, *, n_rows=None, discrete_inputs="keep", input_noise=0.0, correlation=None, random_state=None
-):
+    data: pd.DataFrame,
+    inputs: Sequence[str],
+    *,
+    n_rows: int | None = None,
+    discrete_inputs: str = "keep",
+    input_noise: float = 0.0,
+    correlation: float | None = None,
+    random_state: Any = None,
+) -> Bunch:
     """Columns that vary, split into inputs and measurements and standardised, as in the second paper.
 
     Parameters
@@ -168,7 +180,7 @@ def prepare_records(
     return Bunch(data=rows, inputs=kept_inputs, scaling=scaling, dropped=reasons.rename("reason"))
 
 
-def prepare_hai(hai, *, n_rows=None):
+def prepare_hai(hai: Bunch, *, n_rows: int | None = None) -> Bunch:
     """Preprocessing of the HAI testbed's records in the second paper (its section 13.2).
 
     Constant columns are dropped, before and after truncation, so are discrete ones; inputs and measurements
@@ -188,7 +200,14 @@ def prepare_hai(hai, *, n_rows=None):
     return prepare_records(hai.data, _separate(hai), n_rows=n_rows, discrete_inputs="drop")
 
 
-def prepare_swat(swat, *, n_rows=30_000, input_noise=0.05, correlation=0.3, random_state=None):
+def prepare_swat(
+    swat: Bunch,
+    *,
+    n_rows: int = 30_000,
+    input_noise: float = 0.05,
+    correlation: float | None = 0.3,
+    random_state: Any = None,
+) -> Bunch:
     """Preprocessing of the SWaT testbed's records in the second paper (its sections 9.2 and 13.2).
 
     Constant columns are dropped, before and after truncation, so are discrete measurements; actuators become
@@ -210,7 +229,7 @@ def prepare_swat(swat, *, n_rows=30_000, input_noise=0.05, correlation=0.3, rand
     Bunch
         As :func:`prepare_records`.
     """
-    settings = {"n_rows": n_rows, "input_noise": input_noise, "correlation": correlation}
+    settings: dict[str, Any] = {"n_rows": n_rows, "input_noise": input_noise, "correlation": correlation}
     settings |= {"discrete_inputs": "bits", "random_state": random_state}
     return prepare_records(swat.data, _separate(swat), **settings)
 

@@ -1,14 +1,16 @@
 """Records with recorded inputs from the system identification literature."""
 
 from itertools import pairwise
+from os import PathLike
 
 import pandas as pd
 
+from ..bases import Bunch
 from ._records import declared, locate, plant_record, source_of
 from ._validation import check_known
 
 
-def load_sysid(path, name):
+def load_sysid(path: str | PathLike[str], name: str) -> Bunch:
     """Read a record with recorded inputs, for forecasting and counterfactuals.
 
     Parameters

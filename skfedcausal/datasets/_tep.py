@@ -1,15 +1,21 @@
 """Tennessee Eastman process."""
 
+from os import PathLike
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
+from ..bases import Bunch
 from ._records import check_list, locate, plant_record, root_in_each_row, source_of
 from ._validation import check_known
 
 _FILES = ("tep.npz", "variables.csv", "faults.csv", "topology.csv")
 
 
-def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
+def load_tep(
+    path: str | PathLike[str], records: Any = ("d00",), *, analysers: Any = False, inputs: str = "outputs"
+) -> Bunch:
     """Read records of the Tennessee Eastman process, a simulated chemical plant in closed loop.
 
     Parameters

@@ -1,10 +1,13 @@
 """HAI and SWaT, records of two industrial testbeds that their owners give out on request."""
 
 import re
+from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 
 import pandas as pd
 
+from ..bases import Bunch
 from ._records import check_list, plant_record, source_of
 
 _HAI_OUTPUT = re.compile(
@@ -15,7 +18,7 @@ _SWAT_TAG = re.compile(r"^[A-Z]+\d\d\d$")
 _SWAT_INPUTS = ("MV", "P", "UV")
 
 
-def load_hai(path, files=None, *, inputs="outputs"):
+def load_hai(path: str | PathLike[str], files: str | Sequence[str] | None = None, *, inputs: str = "outputs") -> Bunch:
     """Read records of the HAI testbed: boiler (P1), turbine (P2), water treatment (P3), simulation (P4).
 
     Parameters
@@ -64,7 +67,7 @@ def load_hai(path, files=None, *, inputs="outputs"):
     return _load(path, files, "train", inputs, _read_hai, _hai_column, source_of("hai"))
 
 
-def load_swat(path, files=None, *, inputs="outputs"):
+def load_swat(path: str | PathLike[str], files: str | Sequence[str] | None = None, *, inputs: str = "outputs") -> Bunch:
     """Read records of the SWaT testbed, six stages of water treatment P1 to P6.
 
     Parameters

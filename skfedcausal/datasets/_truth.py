@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -103,7 +104,7 @@ class PlantTruth:
     missing: list[np.ndarray]
 
     @cached_property
-    def links(self):
+    def links(self) -> Any:
         """Influences between different units, see Attributes."""
         rows = []
         sources = ("state", self.transition, self.state_slices), ("input", self.input, self.input_slices)
@@ -117,12 +118,12 @@ class PlantTruth:
         return pd.DataFrame(rows, columns=["cause", "effect", "kind", "strength"])
 
     @cached_property
-    def input_columns(self):
+    def input_columns(self) -> Any:
         """Flat names of the inputs, see Attributes."""
         sizes = {name: columns.stop - columns.start for name, columns in self.input_slices.items()}
         return [f"{name}__u{j}" for name, size in sizes.items() for j in range(size)]
 
-    def clients(self):
+    def clients(self) -> dict[str, dict[str, Any]]:
         """True model of each unit on its own.
 
         Returns

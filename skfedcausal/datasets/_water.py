@@ -1,8 +1,12 @@
 """Water systems: the BATADAL distribution network and the SKAB circulation rig."""
 
+from collections.abc import Sequence
+from os import PathLike
+
 import numpy as np
 import pandas as pd
 
+from ..bases import Bunch
 from ._records import check_list, locate, plant_record, root_in_each_row, source_of
 from ._validation import check_known
 
@@ -16,7 +20,9 @@ _SENSORS = {
 _OTHER_ROOTS = {**{f"other/{k}": "motor" for k in range(5, 10)}, "other/14": "thermal"}
 
 
-def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
+def load_batadal(
+    path: str | PathLike[str], subset: str = "train_normal", by: str = "zone", *, inputs: str = "outputs"
+) -> Bunch:
     """Read a year of normal operation or half a year with attacks of a simulated water network.
 
     Parameters
@@ -98,7 +104,7 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
     )
 
 
-def load_skab(path, experiments=None):
+def load_skab(path: str | PathLike[str], experiments: str | Sequence[str] | None = None) -> Bunch:
     """Read experiments on a small water circulation rig.
 
     Parameters

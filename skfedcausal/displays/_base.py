@@ -1,7 +1,7 @@
 """Common parts of all pictures: axes, colours that colour-blind readers can tell apart, names that fit."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from pandas.api.types import is_datetime64_any_dtype
@@ -22,7 +22,7 @@ class Display:
     _panels = 1  # side by side
     _draw: Callable[..., None]  # everything but the title, in the axes given
 
-    def plot(self, *, ax=None, title=None):
+    def plot(self, *, ax: Any = None, title: str | None = None) -> Self:
         """Draw the picture.
 
         Parameters

@@ -1,10 +1,21 @@
 """Pictures of what inputs do: to a record, as responses over time and frequency, and as a transfer function."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from .. import inspection
+from ..given import Setting
 from ..optional import import_optional
 from ._base import COLOURS, TITLES, Display, added_up, draw_three, few_ticks, legend_below, line_look, short
+
+if TYPE_CHECKING:
+    from ..estimators.counterfactual import FederatedCounterfactualEstimator
+    from ..estimators.impact import Impact
+    from ..transfer import TransferFunction
 
 _MOST_SENSORS = 12
 _MOST_RECORDS = 6  # sensors of a record, which have three panels each
@@ -48,7 +59,9 @@ class EffectDisplay:
         self.columns = columns
 
     @classmethod
-    def from_whatif(cls, table, *, columns=None, title=None):
+    def from_whatif(
+        cls, table: pd.DataFrame, *, columns: Sequence[str] | None = None, title: str | None = None
+    ) -> Self:
         """Draw the result of ``whatif``.
 
         Parameters
@@ -65,7 +78,9 @@ class EffectDisplay:
         return cls(table, _largest(table, _MOST_RECORDS) if columns is None else list(columns)).plot(title=title)
 
     @classmethod
-    def from_effect(cls, effect, std, *, columns=None, title=None):
+    def from_effect(
+        cls, effect: pd.DataFrame, std: pd.DataFrame, *, columns: Sequence[str] | None = None, title: str | None = None
+    ) -> Self:
         """Draw the result of ``counterfactual(..., return_std=True)``, with 90 % bands.
 
         Parameters
@@ -86,7 +101,17 @@ class EffectDisplay:
         return cls(table, _largest(table, _MOST_SENSORS) if columns is None else list(columns)).plot(title=title)
 
     @classmethod
-    def from_estimator(cls, estimator, n, u0, u1, *, horizon=30, columns=None, title=None):
+    def from_estimator(
+        cls,
+        estimator: "FederatedCounterfactualEstimator",
+        n: str | int,
+        u0: Setting,
+        u1: Setting,
+        *,
+        horizon: int = 30,
+        columns: Sequence[str] | None = None,
+        title: str | None = None,
+    ) -> Self:
         """Draw what other inputs of a unit do, as ``estimator.counterfactual`` answers.
 
         Parameters
@@ -110,7 +135,7 @@ class EffectDisplay:
         effect, std = estimator.counterfactual(n, u0, u1, horizon=horizon, return_std=True)
         return cls.from_effect(effect, std, columns=columns, title=title)
 
-    def plot(self, *, title=None):
+    def plot(self, *, title: str | None = None) -> Self:
         """Draw the panels in a new figure.
 
         Parameters
@@ -214,7 +239,9 @@ class TransferFunctionDisplay(Display):
         self.singular_values = singular_values
 
     @classmethod
-    def from_transfer_function(cls, G, *, frequencies=None, ax=None, title=None):
+    def from_transfer_function(
+        cls, G: "TransferFunction", *, frequencies: ArrayLike | None = None, ax: Any = None, title: str | None = None
+    ) -> Self:
         """Draw a transfer function.
 
         Parameters
@@ -297,7 +324,9 @@ class ImpactDisplay(Display):
         self.other = other
 
     @classmethod
-    def from_impact(cls, impact, *, column=None, before=60, ax=None, title=None):
+    def from_impact(
+        cls, impact: "Impact", *, column: str | None = None, before: int = 60, ax: Any = None, title: str | None = None
+    ) -> Self:
         """Draw what a move did to a sensor.
 
         Parameters
@@ -377,7 +406,17 @@ class ResponseDisplay(Display):
         self.bode = bode
 
     @classmethod
-    def from_estimator(cls, estimator, input, output, *, n_steps=None, confidence=0.9, ax=None, title=None):
+    def from_estimator(
+        cls,
+        estimator: "FederatedCounterfactualEstimator",
+        input: str,
+        output: str,
+        *,
+        n_steps: int | None = None,
+        confidence: float = 0.9,
+        ax: Any = None,
+        title: str | None = None,
+    ) -> Self:
         """Draw what a fitted estimator knows of an input and a sensor.
 
         Parameters

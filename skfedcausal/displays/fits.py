@@ -1,11 +1,18 @@
 """Pictures of a fit: its losses, its prediction errors, its states, and what privacy costs it."""
 
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 import pandas as pd
 
 from .. import inspection
 from ..containers import read_plant
+from ..given import Lengths, Record
 from ._base import COLOURS, Display, legend_below, legend_beside, line_look, short, tick_names
+
+if TYPE_CHECKING:
+    from ..estimators.counterfactual import FederatedCounterfactualEstimator
+    from ..estimators.granger import FederatedGrangerEstimator
 
 _MOST_UNITS = 8  # that get a line each
 _MODELS = ("client", "augmented", "server")
@@ -45,7 +52,9 @@ class LossDisplay(Display):
         self.losses = losses
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, title=None, relative=False):
+    def from_estimator(
+        cls, estimator: "FederatedGrangerEstimator", *, ax: Any = None, title: str | None = None, relative: bool = False
+    ) -> Self:
         """Draw the losses of an estimator with a GradientServer.
 
         Parameters
@@ -126,7 +135,17 @@ class ResidualDisplay(Display):
         self.errors = errors
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, inputs=None, lengths=None, oracle=True, ax=None, title=None):
+    def from_estimator(
+        cls,
+        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
+        X: Record,
+        *,
+        inputs: Any = None,
+        lengths: Lengths = None,
+        oracle: bool = True,
+        ax: Any = None,
+        title: str | None = None,
+    ) -> Self:
         """Draw the errors of a fitted estimator on a record.
 
         Parameters
@@ -216,7 +235,17 @@ class StateCorrelationDisplay(Display):
         self.lag = lag
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, inputs=None, lengths=None, lag=1, ax=None, title=None):
+    def from_estimator(
+        cls,
+        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
+        X: Record,
+        *,
+        inputs: Any = None,
+        lengths: Lengths = None,
+        lag: int = 1,
+        ax: Any = None,
+        title: str | None = None,
+    ) -> Self:
         """Draw the correlations of the filtered states of a record.
 
         Parameters
@@ -287,7 +316,7 @@ class PrivacyCurveDisplay(Display):
         self.table = table
 
     @classmethod
-    def from_table(cls, table, *, ax=None, title=None):
+    def from_table(cls, table: pd.DataFrame, *, ax: Any = None, title: str | None = None) -> Self:
         """Draw the table of a privacy curve.
 
         Parameters

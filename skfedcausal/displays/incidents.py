@@ -1,10 +1,17 @@
 """Pictures of a detector's work: an incident over time, tags around it, and false alarms against those allowed."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
 import pandas as pd
 
 from .. import inspection
+from ..given import Lengths, Record
 from ._base import COLOURS, Display, short, small_legend
+
+if TYPE_CHECKING:
+    from ..estimators.detector import FederatedRCADetector
 
 _MOST_LANES = 14
 _ROUND = [k * unit for unit, steps in ((1, (1, 2, 5, 10, 15, 30)), (60, (1, 2, 5, 10, 15, 30))) for k in steps]
@@ -53,7 +60,17 @@ class IncidentDisplay(Display):
         self.times = times
 
     @classmethod
-    def from_detector(cls, detector, X, incident, *, lengths=None, levels=None, ax=None, title=None):
+    def from_detector(
+        cls,
+        detector: "FederatedRCADetector",
+        X: Record,
+        incident: pd.Series,
+        *,
+        lengths: Lengths = None,
+        levels: np.ndarray | None = None,
+        ax: Any = None,
+        title: str | None = None,
+    ) -> Self:
         """Draw an incident of a record.
 
         Parameters
@@ -109,7 +126,7 @@ class IncidentDisplay(Display):
         """Row of a time or row number, None for an open end."""
         if value is None or value != value:
             return None
-        return int(np.searchsorted(self.times, value)) if isinstance(value, pd.Timestamp) else int(value)
+        return int(self.times.searchsorted(value)) if isinstance(value, pd.Timestamp) else int(value)
 
     def _lanes(self):
         """Units to draw: the root, those on the path in its order, then by probability."""
@@ -189,7 +206,7 @@ class FalseAlarmDisplay(Display):
         self.high = high
 
     @classmethod
-    def from_detectors(cls, detectors, *, ax=None, title=None):
+    def from_detectors(cls, detectors: Any, *, ax: Any = None, title: str | None = None) -> Self:
         """Draw the rates of fitted detectors.
 
         Parameters
@@ -265,7 +282,17 @@ class TagDisplay(Display):
         self.incident = incident
 
     @classmethod
-    def from_detector(cls, detector, X, incident, tag=None, *, lengths=None, ax=None, title=None):
+    def from_detector(
+        cls,
+        detector: "FederatedRCADetector",
+        X: Record,
+        incident: pd.Series,
+        tag: str | Sequence[str] | None = None,
+        *,
+        lengths: Lengths = None,
+        ax: Any = None,
+        title: str | None = None,
+    ) -> Self:
         """Draw a tag of the unit in which an incident began, or some of them.
 
         Parameters

@@ -1,10 +1,18 @@
 """Pictures of the links of a plant: as a matrix, as a graph, one of them over frequency; and what checks failed."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
 import numpy as np
+import pandas as pd
 
 from .. import inspection
 from ._base import COLOURS, Display, tick_names
 from ._graphs import CirclePlan, FlowPlan
+
+if TYPE_CHECKING:
+    from ..estimators.counterfactual import FederatedCounterfactualEstimator
+    from ..estimators.granger import FederatedGrangerEstimator
 
 _MARKS = {"influence": "●", "coupled": "◆", "cannot tell": "?", "shared driver": "◇"}
 _NOTHING = ("no influence", "negligible")
@@ -61,7 +69,14 @@ class LinkMatrixDisplay(Display):
         self.unit = unit
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, title=None, intervals=None):
+    def from_estimator(
+        cls,
+        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
+        *,
+        ax: Any = None,
+        title: str | None = None,
+        intervals: float | None = None,
+    ) -> Self:
         """Draw the links between states of a fitted estimator.
 
         Parameters
@@ -85,7 +100,15 @@ class LinkMatrixDisplay(Display):
         return cls.from_links(links, estimator.client_names_, ax=ax, title=title, intervals=intervals is not None)
 
     @classmethod
-    def from_links(cls, links, names, *, ax=None, title=None, intervals=False):
+    def from_links(
+        cls,
+        links: pd.DataFrame,
+        names: Sequence[str],
+        *,
+        ax: Any = None,
+        title: str | None = None,
+        intervals: bool = False,
+    ) -> Self:
         """Draw a table of links.
 
         Parameters
@@ -117,7 +140,9 @@ class LinkMatrixDisplay(Display):
             ends[cells] = links[["low", "high"]]
         return cls(strength, verdict, names, ends, unit).plot(ax=ax, title=title)
 
-    def plot(self, *, ax=None, title=None, vmax=None, colorbar=True):
+    def plot(
+        self, *, ax: Any = None, title: str | None = None, vmax: float | None = None, colorbar: bool = True
+    ) -> Self:
         """Draw the matrix; cells of pairs without influence stay white.
 
         Parameters
@@ -202,7 +227,15 @@ class LinkGraphDisplay(Display):
         self.names = names
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, title=None, undecided=False, layout=None):
+    def from_estimator(
+        cls,
+        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
+        *,
+        ax: Any = None,
+        title: str | None = None,
+        undecided: bool = False,
+        layout: str | None = None,
+    ) -> Self:
         """Draw the links between states of a fitted estimator.
 
         Parameters
@@ -220,11 +253,20 @@ class LinkGraphDisplay(Display):
         LinkGraphDisplay
         """
         links = estimator.links_[estimator.links_["kind"] == "state"]
-        how = {"undecided": undecided, "layout": layout}
-        return cls.from_links(links, estimator.client_names_, ax=ax, title=title, **how)
+        names = estimator.client_names_
+        return cls.from_links(links, names, ax=ax, title=title, undecided=undecided, layout=layout)
 
     @classmethod
-    def from_links(cls, links, names, *, ax=None, title=None, undecided=False, layout=None):
+    def from_links(
+        cls,
+        links: pd.DataFrame,
+        names: Sequence[str],
+        *,
+        ax: Any = None,
+        title: str | None = None,
+        undecided: bool = False,
+        layout: str | None = None,
+    ) -> Self:
         """Draw a table of links with columns ``cause, effect, verdict`` and ``strength`` or ``norm``.
 
         Parameters
@@ -244,7 +286,9 @@ class LinkGraphDisplay(Display):
         """
         return cls(links, names).plot(ax=ax, title=title, undecided=undecided, layout=layout)
 
-    def plot(self, *, ax=None, title=None, undecided=False, layout=None):
+    def plot(
+        self, *, ax: Any = None, title: str | None = None, undecided: bool = False, layout: str | None = None
+    ) -> Self:
         """Draw the graph.
 
         Parameters
@@ -329,7 +373,16 @@ class SpectrumDisplay(Display):
         self.effect = effect
 
     @classmethod
-    def from_estimator(cls, estimator, cause, effect, *, conditional=True, intervals=None, ax=None):
+    def from_estimator(
+        cls,
+        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
+        cause: str,
+        effect: str,
+        *,
+        conditional: bool = True,
+        intervals: float | None = None,
+        ax: Any = None,
+    ) -> Self:
         """Draw the spectrum of one link of a fitted estimator.
 
         Parameters
@@ -396,7 +449,9 @@ class ValidityDisplay(Display):
         self.names = names
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None):
+    def from_estimator(
+        cls, estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator", *, ax: Any = None
+    ) -> Self:
         """Draw the report of a fitted estimator.
 
         Parameters

@@ -1,5 +1,8 @@
 """The links of a plant of many units: units by community, a point for every link, zoomed in on some of them."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import numpy as np
 import pandas as pd
 
@@ -10,7 +13,7 @@ _SWEEPS = 50
 _NAMED = 60  # units whose names are written
 
 
-def link_communities(links, names):
+def link_communities(links: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Communities of units that act on each other more than on others, by spreading labels along links.
 
     Every unit takes the label that weighs most among its neighbours, link strengths both ways added up, in the order of
@@ -121,7 +124,9 @@ class LinkMapDisplay(Display):
         self.communities = communities
 
     @classmethod
-    def from_estimator(cls, estimator, *, units=None, ax=None, title=None):
+    def from_estimator(
+        cls, estimator: Any, *, units: Sequence[str] | int | None = None, ax: Any = None, title: str | None = None
+    ) -> Self:
         """Draw the links between states of a fitted estimator.
 
         Parameters
@@ -140,7 +145,15 @@ class LinkMapDisplay(Display):
         return cls.from_links(links, estimator.client_names_, units=units, ax=ax, title=title)
 
     @classmethod
-    def from_links(cls, links, names, *, units=None, ax=None, title=None):
+    def from_links(
+        cls,
+        links: pd.DataFrame,
+        names: Sequence[str],
+        *,
+        units: Sequence[str] | int | None = None,
+        ax: Any = None,
+        title: str | None = None,
+    ) -> Self:
         """Draw a table of links.
 
         Parameters
@@ -157,7 +170,7 @@ class LinkMapDisplay(Display):
         """
         return cls(_influences(links), link_communities(links, names)).plot(units=units, ax=ax, title=title)
 
-    def plot(self, *, units=None, ax=None, title=None):
+    def plot(self, *, units: Sequence[str] | int | None = None, ax: Any = None, title: str | None = None) -> Self:
         """Draw the map.
 
         Parameters

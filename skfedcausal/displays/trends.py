@@ -1,10 +1,14 @@
 """Picture of measurements as they were recorded: one panel per tag, with what is usual."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import numpy as np
 import pandas as pd
 
 from ..containers import read_plant
 from ..containers.rows import position
+from ..given import Record
 from ..optional import import_optional
 from ._base import COLOURS, few_ticks, short
 
@@ -47,7 +51,16 @@ class TrendDisplay:
         self.window = window
 
     @classmethod
-    def from_record(cls, X, *, window=None, units=None, columns=None, around=None, title=None):
+    def from_record(
+        cls,
+        X: Record,
+        *,
+        window: tuple[Any, ...] | None = None,
+        units: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        around: int | None = None,
+        title: str | None = None,
+    ) -> Self:
         """Draw tags of a record.
 
         Parameters
@@ -93,7 +106,7 @@ class TrendDisplay:
             raise ValueError(f"Got columns={absent}; the record has {', '.join(map(str, frame.columns))}.")
         return cls(*_cut(frame[chosen], window, around)).plot(title=title)
 
-    def plot(self, *, title=None):
+    def plot(self, *, title: str | None = None) -> Self:
         """Draw the panels in a new figure.
 
         Parameters

@@ -1,22 +1,24 @@
 """What the three estimators share: parameters, containers in, units asked over an exchange, tables out."""
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from numbers import Integral
 from types import MethodType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 from joblib import parallel_config
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from ..arguments import checked
+from ..bases import BaseEstimator, TransformerMixin
 from ..beside import beside
 from ..callers import warn
 from ..client.units import (
@@ -38,6 +40,7 @@ from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnitWarning
 from ..federation.transport import InProcessTransport
+from ..given import Inputs, Lengths, Record
 from ..message.requests import SensorsAsStates
 from ..message.states import StateMessage
 from ..parameters import Grouped, place_of
@@ -51,8 +54,14 @@ from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
 from ._queries import QueriedUnits
 
+if TYPE_CHECKING:
+    from ..federation.transport import Transport
 
-def explained(cls):
+_Kind = TypeVar("_Kind", bound="FederatedEstimator")
+_Question = TypeVar("_Question", bound=Callable[..., Any])
+
+
+def explained(cls: type[_Kind]) -> type[_Kind]:
     """The class, whose constructor says of a parameter that it does not have where it belongs."""
     init = cls.__init__
 
@@ -65,7 +74,7 @@ def explained(cls):
             raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {'; '.join(parts) or known}.")
         init(self, *args, **settings)
 
-    cls.__init__ = checked
+    cls.__init__ = checked  # type: ignore[method-assign]
     return cls
 
 
@@ -75,7 +84,7 @@ class where_server:
     def __init__(self, name, example="LikelihoodServer"):
         self._name, self._example = name, example
 
-    def __call__(self, question):
+    def __call__(self, question: _Question) -> _Question:
         self._function = checked(question)
         return self
 
@@ -149,7 +158,7 @@ class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, Transforme
 
     # -- learning --------------------------------------------------------------------------------
 
-    def fit_sites(self, transport):
+    def fit_sites(self, transport: "Transport") -> Self:
         """Learn the plant from units that are reached over a transport and hold their records themselves.
 
         The models of the units are what the sites say they are, and so is differential privacy: `client`,
@@ -331,7 +340,7 @@ class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, Transforme
             settings["names"] = tuple(name for name in there if name != dealer)
         return Exchange(transport, ledger, dtype=self.wire_dtype, monitor=self._monitors, **settings)
 
-    def connect(self, transport):
+    def connect(self, transport: "Transport") -> Self:
         """Reach the sites of :meth:`fit_sites` again: pickles and copies hold no transport.
 
         Parameters
@@ -359,7 +368,7 @@ class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, Transforme
         nothing = ((),) * len(exchange.names)
         return PlantLayout(exchange.names, nothing, nothing, nothing, nothing, named=True)
 
-    def plan(self, X, *, inputs=None, lengths=None):
+    def plan(self, X: Record, *, inputs: Inputs = None, lengths: Lengths = None) -> pd.DataFrame:
         """Everything that would leave the units in `fit`, and come to them; nothing is sent or charged.
 
         The whole fit runs in this process, where the records are, and is thrown away; noise is, too. Sites
@@ -556,7 +565,7 @@ class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, Transforme
                 "plant, but cannot read that unit's measurements."
             )
 
-    def score_samples(self, X=None, *, inputs=None, lengths=None):
+    def score_samples(self, X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None) -> np.ndarray:
         """Log-density of all measurements at each time step given the past.
 
         Parameters

@@ -1,7 +1,7 @@
 """A plant that is learned batch by batch: units keep their models, the server adds sums."""
 
 from contextlib import closing, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -11,6 +11,7 @@ from ..client.units import client_templates, further_units, kept_states, new_uni
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger
+from ..given import Inputs, Lengths, Record
 from ..message.states import StateMessage
 from ..message.watching import WatchRequest
 from ..seeding import seeded
@@ -77,7 +78,15 @@ class BatchLearning(FederatedEstimator):
     _renewed: tuple[str, ...] = ()  # units that are to identify another model in the next batch
 
     @where_server("partial_fit")
-    def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
+    def partial_fit(
+        self,
+        X: Record,
+        y: None = None,
+        *,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        forget: float | None = None,
+    ) -> Self:
         """Learn the plant from one more batch of rows, whose sums are added to those of the batches before.
 
         The plant is the one that a fit to all rows together would find with the same models of the units and

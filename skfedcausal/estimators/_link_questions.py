@@ -3,10 +3,12 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from ..callers import warn
 from ..containers.layout import listed
+from ..given import Inputs, Lengths, Record
 from ..privacy.errors import UtilityWarning
 from ..statespace.matrices import companion
 from ..statespace.riccati import stationary_covariance
@@ -19,11 +21,12 @@ _TESTS = ("p_value", "p_adjusted", "p_holm", "p_fdr")
 class LinkQuestions(FederatedEstimator):
     """Base of the estimators whose server learns links: what is asked of these."""
 
+    links_: pd.DataFrame
     _undecidable: tuple = ()  # units of which added noise may hide states
     _known_benefit: Any = None, None  # plant that the last call of `benefit` was about, and its table
 
     @property
-    def validity_(self):
+    def validity_(self) -> pd.DataFrame:
         """What was checked of the assumptions behind the verdicts of `links_`.
 
         A table of ``check, cause, effect, statistic, p_value, passed, remedy``, cause and effect the same for a
@@ -38,7 +41,9 @@ class LinkQuestions(FederatedEstimator):
         return table
 
     @where_server("test_links")
-    def test_links(self, X=None, method="lr", *, inputs=None, lengths=None):
+    def test_links(
+        self, X: Record | None = None, method: str = "lr", *, inputs: Inputs = None, lengths: Lengths = None
+    ) -> pd.DataFrame:
         """Test every link between states given the others, by one of the three classical tests.
 
         Parameters
@@ -72,7 +77,7 @@ class LinkQuestions(FederatedEstimator):
             return undecided(self.server_.test_links(units.messages(), method), self._undecidable)
 
     @property
-    def benefit_(self):
+    def benefit_(self) -> pd.DataFrame | None:
         """Table by unit of the last call of :func:`~skfedcausal.inspection.benefit` since `fit`, or of `fit` itself.
 
         `fit` makes it where the server holds rows out: ``LikelihoodServer(options=LikelihoodOptions(held_out=0.2))``.

@@ -2,6 +2,9 @@
 
 from functools import wraps
 from numbers import Integral
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -11,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..arguments import weighted_mean
 from ..beside import beside
 from ..callers import warn
+from ..given import Inputs, Lengths, Record
 from ..message.clock import Clock
 from ..message.requests import Measurements, PredictRequest
 from ..server.forecasts import begin_of, counted_steps, forecast_covariances
@@ -44,7 +48,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
             warn_undecidable(self._undecidable)
 
     @property
-    def links_(self):
+    def links_(self) -> pd.DataFrame:  # type: ignore[override]
         """The table of links, made when it is first asked for; see the attributes of the class."""
         if "layout_" not in vars(self):
             raise NotFittedError(f"{type(self).__name__}.links_ is not known before a fit: call fit(X) first.")
@@ -73,7 +77,9 @@ class PlantEstimator(LinkQuestions, BatchLearning):
 
     # -- predictions and states ------------------------------------------------------------------
 
-    def predict(self, X=None, *, inputs=None, lengths=None, model="augmented"):
+    def predict(
+        self, X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None, model: str = "augmented"
+    ) -> np.ndarray:
         """Measurements of all units predicted one step ahead.
 
         Parameters
@@ -116,7 +122,27 @@ class PlantEstimator(LinkQuestions, BatchLearning):
                 answers = units.exchange.ask_all(PredictRequest(model), Measurements)
             return self._predicted(units, answers)
 
-    def forecast(self, X, start, *, inputs=None, confidence=None, return_std=False):
+    @overload
+    def forecast(
+        self,
+        X: Record,
+        start: int,
+        *,
+        inputs: Inputs = None,
+        confidence: None = None,
+        return_std: Literal[False] = False,
+    ) -> np.ndarray: ...
+    @overload
+    def forecast(
+        self, X: Record, start: int, *, inputs: Inputs = None, confidence: float, return_std: Literal[False] = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
+    @overload
+    def forecast(
+        self, X: Record, start: int, *, inputs: Inputs = None, confidence: None = None, return_std: Literal[True]
+    ) -> tuple[np.ndarray, np.ndarray]: ...
+    def forecast(
+        self, X: Record, start: int, *, inputs: Inputs = None, confidence: float | None = None, return_std: bool = False
+    ) -> Any:
         """Measurements from a row on, given those before it and the inputs of all rows: a free run.
 
         The server's filter goes on without measurements: many steps ahead, under inputs that are known.
@@ -188,7 +214,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
             blocks, columns = banded_forecast(self.server_, units, int(start), confidence, return_std)
             return tuple(self._framed(block, columns, index) for block in blocks)
 
-    def transform(self, X=None, *, inputs=None, lengths=None):
+    def transform(self, X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None) -> np.ndarray:
         """Filtered states of the whole plant, given the messages up to each step.
 
         Parameters
@@ -212,7 +238,15 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         sizes = self._state_sizes.items()
         return np.array([f"{name}__state{k}" for name, size in sizes for k in range(size)], dtype=object)
 
-    def score(self, X=None, y=None, *, inputs=None, lengths=None, sample_weight=None):
+    def score(
+        self,
+        X: Record | None = None,
+        y: Any = None,
+        *,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        sample_weight=None,
+    ) -> float:
         """Mean of :meth:`score_samples`.
 
         Parameters
@@ -232,7 +266,14 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         """
         return weighted_mean(self.score_samples(X, inputs=inputs, lengths=lengths), sample_weight)
 
-    def report(self, path, *, title="Which unit drives which", X=None, check=None):
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str = "Which unit drives which",
+        X: Record | None = None,
+        check: Any | None = None,
+    ) -> Path:
         """Write a page for people who were not there: links, doubts, what data left the units.
 
         Its first sentence says what speaks against the fit or the data as a whole, if anything does. Without

@@ -1,19 +1,32 @@
 """Progress of a fit: scikit-learn's callbacks where there are any, and the log."""
 
 import logging
+from collections.abc import Callable
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # scikit-learn before 1.9
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Estimators have no callbacks in this version of scikit-learn."""
 
-    def with_callbacks(method):
-        """The method as it is."""
-        return method
+class _NoCallbacks:
+    """Estimators have no callbacks in versions of scikit-learn before 1.9."""
 
+
+def _as_it_is(method: _Method) -> _Method:
+    """The method as it is."""
+    return method
+
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    CallbackSupportMixin: TypeAlias = _NoCallbacks
+    with_callbacks = _as_it_is
+else:
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+    except ImportError:
+        CallbackSupportMixin, with_callbacks = _NoCallbacks, _as_it_is
 
 __all__ = ["CallbackSupportMixin", "followed", "with_callbacks", "written_out"]
 

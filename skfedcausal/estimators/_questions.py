@@ -1,24 +1,31 @@
 """Questions about a plant that has learned what its inputs do; what answers them is imported when it is asked."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from ..callers import warn
+from ..given import Inputs, Lengths, Record, Setting, Unit
 from ..message.requests import Measurements
 from ..transfer import TransferFunction
 from ._asked import AskedInputs
 from ._input_effects import InputEffects, counterfactual_tables
 from ._interventions import LOOPS, SAY_WHEN, check_choice, one_lag_realisation
+from ._learned import LearnedInputs
 from ._plant import PlantEstimator
 
 _ANSWERS = "measurement", "state"
 
+if TYPE_CHECKING:
+    from .impact import Impact
 
-class InputQuestions(PlantEstimator):
+
+class InputQuestions(LearnedInputs, PlantEstimator):
     """Base of the estimator of plants with inputs: what is asked about these once they are learned."""
 
     relays: Any
@@ -31,7 +38,7 @@ class InputQuestions(PlantEstimator):
         return AskedInputs(**self._ways_in(), effects=lambda: self._effects)
 
     @property
-    def _effects(self):
+    def _effects(self) -> InputEffects:
         """What was learned of the inputs."""
         return InputEffects(
             self.server_,
@@ -39,11 +46,48 @@ class InputQuestions(PlantEstimator):
             self._engine,
             self.relays or {},
             self.excitation_,
-            self.input_at_once_.any(axis=0),
+            cast(np.ndarray, self.input_at_once_.any(axis=0)),
             len(self.lag_transitions_),
         )
 
-    def counterfactual(self, n, u0, u1, *, horizon=1, of="measurement", return_std=False, loops="hold", split=False):
+    @overload
+    def counterfactual(
+        self,
+        n: Unit | Sequence[Unit],
+        u0: Setting,
+        u1: Setting,
+        *,
+        horizon: int = 1,
+        of: str = "measurement",
+        return_std: Literal[False] = False,
+        loops: str = "hold",
+        split: bool = False,
+    ) -> pd.DataFrame: ...
+    @overload
+    def counterfactual(
+        self,
+        n: Unit | Sequence[Unit],
+        u0: Setting,
+        u1: Setting,
+        *,
+        horizon: int = 1,
+        of: str = "measurement",
+        return_std: Literal[True],
+        loops: str = "hold",
+        split: bool = False,
+    ) -> tuple[pd.DataFrame, pd.DataFrame]: ...
+    def counterfactual(
+        self,
+        n: Unit | Sequence[Unit],
+        u0: Setting,
+        u1: Setting,
+        *,
+        horizon: int = 1,
+        of: str = "measurement",
+        return_std: bool = False,
+        loops: str = "hold",
+        split: bool = False,
+    ) -> pd.DataFrame | tuple[pd.DataFrame, pd.DataFrame]:
         """Effect on every unit of operating unit `n` with the inputs `u1` instead of `u0`.
 
         Parameters
@@ -121,17 +165,17 @@ class InputQuestions(PlantEstimator):
 
     def whatif(
         self,
-        X,
-        do,
+        X: Record,
+        do: Mapping[str, Setting | Callable[..., Any]],
         *,
-        inputs=None,
-        lengths=None,
-        confidence=0.9,
-        loops="hold",
-        split=False,
-        sensors="controller",
-        limits=None,
-    ):
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        confidence: float = 0.9,
+        loops: str = "hold",
+        split: bool = False,
+        sensors: str = "controller",
+        limits: Mapping[str, Any] | None = None,
+    ) -> pd.DataFrame:
         """Replay a record under other inputs, or with sensors that are held.
 
         Abduction, action, prediction: the record determines states and noise, the inputs are replaced, the
@@ -200,7 +244,7 @@ class InputQuestions(PlantEstimator):
             warn(note)
         return found
 
-    def transfer_function(self):
+    def transfer_function(self) -> TransferFunction:
         """The learned plant from inputs to expected measurements, ``G(z) = C (z I - A)^-1 B``.
 
         Returns
@@ -219,18 +263,18 @@ class InputQuestions(PlantEstimator):
 
     def impact(
         self,
-        X,
-        do,
-        window,
+        X: Record,
+        do: Mapping[str, Setting | Callable[..., Any]],
+        window: tuple[Any, ...],
         *,
-        inputs=None,
-        lengths=None,
-        confidence=0.9,
-        loops="hold",
-        margin=0.1,
-        limits=None,
-        question="did",
-    ):
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        confidence: float = 0.9,
+        loops: str = "hold",
+        margin: float = 0.1,
+        limits: Mapping[str, Any] | None = None,
+        question: str = "did",
+    ) -> "Impact":
         """What a move of inputs did within a window of rows, or what other inputs would have done.
 
         Parameters

@@ -1,6 +1,7 @@
 """Batches of a stream: what may come as one, and what is done with one that does not fit the plant."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -121,13 +122,13 @@ def _fitting_units(X, layout):
     if missing:
         _say(f"Units {listed(missing)} are missing from a batch: their rows are taken as missing measurements")
     found = next(iter(known.values()))
-    parts = {}
+    parts: dict[str, Any] = {}
     for k, name in enumerate(layout.names):
         own = [layout.columns[position] for position in layout.unit_columns(k)]
-        part = known.get(name)
+        part: Any = known.get(name)
         if isinstance(part, pd.DataFrame) and column_names(part) is not None:
-            came = part.set_axis([flat_name(name, str(column), own) for column in part.columns], axis=1)
-            part = _fitting_columns(came, own, f"unit {name!r}")
+            named = part.set_axis([flat_name(name, str(column), own) for column in part.columns], axis=1)
+            part = _fitting_columns(named, own, f"unit {name!r}")
         elif part is not None and len(part) != len(found):
             _say(f"Unit {name!r} came with {len(part)} rows in place of {len(found)}: they are taken as missing")
             part = None
@@ -151,7 +152,7 @@ def _numbers(part, what):
             lost = [column for column in words if numbers[column].isna().sum() > part[column].isna().sum()]
             if lost:
                 _say(f"Columns {listed(lost)} of {what} hold something else than numbers: taken as missing")
-            part = part.assign(**{column: numbers[column].astype(float) for column in words})
+            part = part.assign(**{str(name): numbers[name].astype(float) for name in words})
         values = part.to_numpy()
     else:
         values = part if isinstance(part, np.ndarray) and part.dtype.kind == "f" else np.zeros(0)

@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,18 +16,20 @@ from ..client.units import UnitStreams
 from ..containers.clients import opened
 from ..containers.rows import check_following, check_sampling, has_stopped, warn_of_gaps
 from ..federation.ledger import StreamLedger
+from ..given import Lengths, Record
 from ..message.watching import FlagMessage, FlagsRequest
 from ..server.running import check_forget
 from ..statespace.episodes import episodes
 from ._asked import AskedWatch
 from ._base import FederatedEstimator
 from ._declared import a_row_later, filled_inputs, merged_inputs, warn_beyond
+from ._learned import LearnedWatch
 from ._promises import mechanisms
 from ._stream_batches import StreamWarning, batch_of, fitting, left_out, n_rows_of, rows_of, stops
 from ._streams import PlantStream, fault_table, verdict_reply
 
 
-class WatchingDetector(FederatedEstimator):
+class WatchingDetector(LearnedWatch, FederatedEstimator):
     """Base of the detector: how it reads records once it is fitted, and how it follows a plant."""
 
     signs: str
@@ -122,7 +126,7 @@ class WatchingDetector(FederatedEstimator):
 
     # -- streams -----------------------------------------------------------------------------------
 
-    def update(self, batch):
+    def update(self, batch: Record) -> pd.DataFrame:
         """Follow a stream: the next rows of all units.
 
         Parameters
@@ -214,7 +218,7 @@ class WatchingDetector(FederatedEstimator):
             self._tell(stream.exchange, verdict_reply(changed))
         return changed
 
-    def reset(self):
+    def reset(self) -> None:
         """Forget the stream followed so far; the next :meth:`update` starts an episode."""
         self._stream, self.stream_ledger_ = PlantStream(self._watch, self.client_names_), StreamLedger()
 
@@ -246,7 +250,9 @@ class WatchingDetector(FederatedEstimator):
             return []
         return [] if plant is None else self._advance(plant)
 
-    def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
+    def partial_fit(
+        self, X: Record, y: Any = None, *, inputs: Any = None, lengths: Lengths = None, forget: float | None = None
+    ) -> Self:
         """Bring what is nominal up to date by a further nominal record: level and spread of every unit.
 
         The plant, the units' models and the thresholds stay as they were fitted. Streams that begin afterwards begin at
@@ -286,7 +292,7 @@ class WatchingDetector(FederatedEstimator):
         return self
 
     @property
-    def alarms_(self):
+    def alarms_(self) -> dict[str, Any]:
         """Rows of the stream so far (``n_steps``), alarms in them (``n_alarms``) and the share of time ``in_alarm``."""
         check_is_fitted(self)
         return self._stream.alarms
@@ -294,7 +300,7 @@ class WatchingDetector(FederatedEstimator):
     # -- sites -------------------------------------------------------------------------------------
 
     @property
-    def site_incidents_(self):
+    def site_incidents_(self) -> pd.DataFrame:
         """Incidents in the records of the sites as far as they were watched, a DataFrame."""
         check_is_fitted(self)
         if self._channel is None:
@@ -318,7 +324,16 @@ class WatchingDetector(FederatedEstimator):
 
     # -- pages -------------------------------------------------------------------------------------
 
-    def report(self, incident, path, *, X=None, title=None, check=None, lengths=None):
+    def report(
+        self,
+        incident: pd.Series | pd.DataFrame,
+        path: str | PathLike[str],
+        *,
+        X: Record | None = None,
+        title: str | None = None,
+        check: Any | None = None,
+        lengths: Lengths = None,
+    ) -> Path:
         """Write a page on an incident that a shift lead can read.
 
         What happened, where it began, why we think so, what we do not know, what data left the units.

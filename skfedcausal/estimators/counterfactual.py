@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..containers.clients import opened
 from ..containers.layout import SEPARATOR, listed
+from ..given import Inputs, Lengths, Record
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
 from ._base import explained
@@ -172,7 +173,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
 
     # -- fitting ---------------------------------------------------------------------------------
 
-    def fit_sites(self, transport):
+    def fit_sites(self, transport: Any) -> Self:
         """Learn the plant from units that are reached over a transport and hold their records themselves.
 
         Parameters
@@ -211,7 +212,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         return super().fit_sites(transport)
 
     @with_callbacks
-    def fit(self, X, y=None, *, inputs=None, lengths=None):
+    def fit(self, X: Record, y: Any = None, *, inputs: Inputs = None, lengths: Lengths = None) -> Self:
         """Learn the plant.
 
         Parameters
@@ -285,7 +286,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         warn_of_inputs(self.server_, self.excitation_, spec.written, spec.map.words)
 
     @property
-    def instruments_(self):
+    def instruments_(self) -> pd.DataFrame:
         """The instruments of `fit` and how much they explain; no rows where none were given."""
         check_is_fitted(self)
         columns = ["input", "instrument", "share", "statistic"]

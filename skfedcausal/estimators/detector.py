@@ -2,10 +2,10 @@
 
 import secrets
 import warnings
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ from ..client.units import randomised_flags, units_alone
 from ..containers.clients import opened
 from ..containers.layout import listed
 from ..containers.rows import at_one_level, position, sampling_period
+from ..given import Inputs, Lengths, Record
 from ..message.requests import Acknowledgement
 from ..message.watching import FlagsRequest
 from ..parameters import group_of
@@ -44,6 +45,9 @@ from ._stream_batches import is_stream
 from ._streams import PlantStream, flag_array, flag_verdict
 from ._watching import WatchingDetector
 from .evidence import Evidence
+
+if TYPE_CHECKING:
+    from ..federation.transport import Transport
 
 
 @explained
@@ -200,7 +204,7 @@ class FederatedRCADetector(WatchingDetector):
     # -- learning --------------------------------------------------------------------------------
 
     @with_callbacks
-    def fit(self, X, y=None, *, inputs=None, lengths=None):
+    def fit(self, X: Record, y: Any = None, *, inputs: Inputs = None, lengths: Lengths = None) -> Self:
         """Learn the plant and what is nominal.
 
         Parameters
@@ -328,7 +332,7 @@ class FederatedRCADetector(WatchingDetector):
             return frozenset()
         return late_inputs(layout, self.sampled, self.mode, self.server)
 
-    def fit_sites(self, transport):
+    def fit_sites(self, transport: "Transport") -> Self:
         """Learn the plant and what is nominal from units at sites of their own, see the other estimators.
 
         The message that a unit sends to learn the plant is about nominal operation and serves for the
@@ -465,7 +469,13 @@ class FederatedRCADetector(WatchingDetector):
 
     # -- incidents in records ------------------------------------------------------------------------
 
-    def incidents(self, X=None, *, inputs=None, lengths=None):
+    @overload
+    def incidents(self, X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None) -> pd.DataFrame: ...
+    @overload
+    def incidents(self, X: Iterator[Any]) -> Iterator[pd.DataFrame]: ...
+    @overload
+    def incidents(self, X: AsyncIterator[Any]) -> AsyncIterator[pd.DataFrame]: ...
+    def incidents(self, X: Any = None, *, inputs: Inputs = None, lengths: Lengths = None) -> Any:
         """Incidents in a record.
 
         Parameters
@@ -497,7 +507,15 @@ class FederatedRCADetector(WatchingDetector):
             found, index = self._verdicts(units), units.index
         return self._table(found, index)
 
-    def predict_root_cause(self, X=None, *, inputs=None, lengths=None):
+    @overload
+    def predict_root_cause(
+        self, X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None
+    ) -> np.ndarray: ...
+    @overload
+    def predict_root_cause(self, X: Iterator[Any]) -> Iterator[tuple[slice, np.ndarray]]: ...
+    @overload
+    def predict_root_cause(self, X: AsyncIterator[Any]) -> AsyncIterator[tuple[slice, np.ndarray]]: ...
+    def predict_root_cause(self, X: Any = None, *, inputs: Inputs = None, lengths: Lengths = None) -> Any:
         """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.
 
         Parameters
@@ -528,7 +546,7 @@ class FederatedRCADetector(WatchingDetector):
             roots[start:stop] = roots_per_step(here, self.client_names_, stop - start)
         return roots.astype(str)
 
-    def predict(self, X=None, *, inputs=None, lengths=None):
+    def predict(self, X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None) -> np.ndarray:
         """+1 where the plant is nominal, -1 during an incident, shape (n_samples,).
 
         Parameters
@@ -543,7 +561,9 @@ class FederatedRCADetector(WatchingDetector):
         """
         return np.where(self.predict_root_cause(X, inputs=inputs, lengths=lengths) == "", 1, -1)
 
-    def decision_function(self, X=None, *, inputs=None, lengths=None):
+    def decision_function(
+        self, X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None
+    ) -> np.ndarray:
         """How far every row is from an alarm: one less the largest of :meth:`transform`, below zero in alarm.
 
         An incident begins before its first alarm, bridges short pauses and ends with its fault, so that
@@ -561,7 +581,15 @@ class FederatedRCADetector(WatchingDetector):
         """
         return 1.0 - np.asarray(self.transform(X, inputs=inputs, lengths=lengths)).max(axis=1)
 
-    def attribute(self, X=None, *, start=0, end=None, inputs=None, lengths=None):
+    def attribute(
+        self,
+        X: Record | None = None,
+        *,
+        start: int | str | pd.Timestamp = 0,
+        end: int | str | pd.Timestamp | None = None,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+    ) -> pd.DataFrame:
         """Root of whatever happened in a window the user names, whether there was an alarm or not.
 
         Parameters
@@ -589,16 +617,16 @@ class FederatedRCADetector(WatchingDetector):
             if len(units.lengths) > 1:
                 raise ValueError(f"Got {len(units.lengths)} episodes; give the record of one.")
             n_samples = units.n_samples
-            start, end = position(start, units.index, 0), position(end, units.index, n_samples)
-            if not 0 <= start < end <= n_samples:
-                raise ValueError(f"start={start}, end={end} is no window of a record of {n_samples} rows.")
-            _, probability, score = self._root_cause.attribute(units.messages(), start, end)
+            first, last = position(start, units.index, 0), position(end, units.index, n_samples)
+            if not 0 <= first < last <= n_samples:
+                raise ValueError(f"start={first}, end={last} is no window of a record of {n_samples} rows.")
+            _, probability, score = self._root_cause.attribute(units.messages(), first, last)
         order = np.argsort(-probability, kind="stable")
         names = np.array(self.client_names_, dtype=object)
         columns = {"client": names[order], "probability": probability[order], "statistic": score[order]}
         return pd.DataFrame(columns)
 
-    def transform(self, X=None, *, inputs=None, lengths=None):
+    def transform(self, X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None) -> np.ndarray:
         """Alarm level of every unit relative to the threshold, above one in alarm, (n_samples, n_units).
 
         Parameters
@@ -625,7 +653,15 @@ class FederatedRCADetector(WatchingDetector):
 
     # -- scores --------------------------------------------------------------------------------------
 
-    def score(self, X=None, y=None, *, inputs=None, lengths=None, sample_weight=None):
+    def score(
+        self,
+        X: Record | None = None,
+        y: Any = None,
+        *,
+        inputs: Inputs = None,
+        lengths: Lengths = None,
+        sample_weight=None,
+    ) -> float:
         """Macro F1 of the roots per time step against `y`, or the mean of :meth:`score_samples`.
 
         Parameters

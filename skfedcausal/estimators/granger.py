@@ -2,13 +2,14 @@
 
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
 
 from ..callers import warn
 from ..client.kalman import KalmanClient
+from ..given import Inputs, Lengths, Record
 from ..parameters import group_of
 from ..server.validity.report import SHIFTS
 from ._base import explained
@@ -146,7 +147,7 @@ class FederatedGrangerEstimator(PlantEstimator):
     _leaves_out_still_units = True
 
     @with_callbacks
-    def fit(self, X, y=None, *, inputs=None, lengths=None):
+    def fit(self, X: Record, y: Any = None, *, inputs: Inputs = None, lengths: Lengths = None) -> Self:
         """Learn the plant.
 
         Parameters

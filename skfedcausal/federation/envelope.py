@@ -16,8 +16,9 @@ import secrets
 import stat
 import struct
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..message.packet import PacketError
 from .signatures import (
@@ -204,7 +205,7 @@ def _header(text):
     return Envelope(**header)
 
 
-def write_key(path, until=None):
+def write_key(path: str | PathLike[str], until: Any = None) -> Path:
     """Make a key for a unit and its server, readable by its owner only.
 
     Parameters
@@ -239,7 +240,7 @@ def write_key(path, until=None):
     return path
 
 
-def read_key(path):
+def read_key(path: str | PathLike[str]) -> bytes:
     """Key in a file, as :func:`write_key` writes it.
 
     Parameters

@@ -11,8 +11,10 @@ import os
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..message.packet import Failure, PacketError
 from .atomic import file_name, write_whole
@@ -20,6 +22,9 @@ from .envelope import Envelope, Identity, PartialFrameError, identity, outside, 
 from .framed import FramedTransport
 from .gate import Gate
 from .policy import SitePolicy
+
+if TYPE_CHECKING:
+    from ..message.packet import Packet
 
 _POLL = 0.02  # seconds between two looks into a folder
 _TRIES = 5  # to write a file where somebody keeps putting something else
@@ -167,7 +172,12 @@ class FileSite:
         self._seen: dict[str, Identity] = {}
         self._looked = False
 
-    def serve(self, timeout=None, watch=lambda packet_file: None, stop=lambda: False):
+    def serve(
+        self,
+        timeout: float | None = None,
+        watch: Callable[..., Any] = lambda packet_file: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> bool:
         """Answer what is asked until the server closes the run.
 
         Parameters
@@ -198,7 +208,7 @@ class FileSite:
                 time.sleep(_POLL)
         return self.gate.closed
 
-    def step(self):
+    def step(self) -> list[Path]:
         """Answer the questions that are there.
 
         Returns
@@ -228,7 +238,7 @@ class FileSite:
                 answered.append(self._send(name, answer))
         return [path for path in answered if path is not None]
 
-    def send(self, run, packet):
+    def send(self, run: str, packet: "Packet") -> Path | None:
         """Send without having been asked, as over a one-way link.
 
         What was sent before keeps its number.

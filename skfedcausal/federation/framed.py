@@ -4,6 +4,7 @@ import hashlib
 import logging
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..message.packet import NOTHING, Failure, Packet, PacketError
@@ -58,7 +59,7 @@ class FramedTransport:
         self.bytes_up = self.bytes_down = 0  # on the wire, envelopes included
         self.seconds = []  # that every exchange took
 
-    def clients(self):
+    def clients(self) -> tuple[str, ...]:
         """Names of the sites.
 
         Returns
@@ -67,7 +68,7 @@ class FramedTransport:
         """
         return self._names
 
-    def exchange(self, out, *, timeout=None):
+    def exchange(self, out: Mapping[str, Packet], *, timeout: float | None = None) -> dict[str, Packet | Failure]:
         """Send a packet to each named site and collect the answers.
 
         The question to which a site had nothing to say yet keeps its number when it is asked again.
@@ -108,7 +109,7 @@ class FramedTransport:
         self.seconds.append(time.monotonic() - started)
         return answers
 
-    def close(self):
+    def close(self) -> None:
         """Tell the sites that the run is over, once. Not for a run that is to be resumed: see :meth:`leave`.
 
         Where a server before this one told them and nothing was asked since, they are not waited for.
@@ -121,7 +122,7 @@ class FramedTransport:
                 write_whole(closed, b"")
         self.leave()
 
-    def leave(self):
+    def leave(self) -> None:
         """Let go of what the transport holds; the sites wait for the run to be resumed."""
 
     def _carry(self, frames, timeout):
@@ -158,7 +159,7 @@ class FramedTransport:
         failed = isinstance(came, Failure) or (isinstance(answer, Failure) and answer.kind == "refused")
         _keep(path, payload, _no_answer(answer) if failed else b"A" + came)
 
-    def forget(self, name, packet, reason):
+    def forget(self, name: str, packet: Packet, reason: str) -> None:
         """Remember an answer of the last exchange as none: it came, and what it says cannot be used.
 
         A run that was broken off for it asks the unit again; one that went on without goes the same way again.

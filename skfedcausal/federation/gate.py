@@ -118,13 +118,13 @@ class Gate:
         self._done = Answered()  # operations that were answered in it
 
     @property
-    def key(self):
+    def key(self) -> Any:
         """The key that signs and checks packets, and the most bytes of a packet that are taken."""
         return self._key, self._max_frame
 
     # -- answering -------------------------------------------------------------------------------
 
-    def answer(self, frame, source=None):
+    def answer(self, frame: bytes, source: str | None = None) -> bytes | None:
         """Answer to a packet of the server.
 
         Parameters
@@ -160,7 +160,7 @@ class Gate:
         except PolicyError as error:
             return self._denied(envelope, packet, frame, error)
 
-    def refuse(self, reason, source):
+    def refuse(self, reason: str, source: str | bytes) -> None:
         """Take note of something that came and is not the server's; once for every source.
 
         Parameters
@@ -172,7 +172,7 @@ class Gate:
         if self.ledger.refuse(self.run, self.name, reason, source) is not None:
             _LOG.warning("%s refused a packet: %s", self.name, reason)
 
-    def volunteer(self, run, packet):
+    def volunteer(self, run: str, packet: Packet) -> tuple[int, bytes | None]:
         """Answer to a packet that the site asks itself, where nothing comes in.
 
         Parameters

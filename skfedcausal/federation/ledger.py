@@ -1,6 +1,7 @@
 """The account of everything that crossed a border."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -54,7 +55,7 @@ class StreamLedger:
     def __init__(self):
         self._sums = {}
 
-    def record(self, client, direction, packet):
+    def record(self, client: str, direction: str, packet: Packet) -> None:
         """Count one packet.
 
         Parameters
@@ -70,12 +71,12 @@ class StreamLedger:
         self._sums[client, direction, op] = packets + 1, so_far + n_bytes
 
     @property
-    def table(self):
+    def table(self) -> pd.DataFrame:
         """Packets so far, a DataFrame ``client, direction, op, packets, bytes``."""
         rows = [(*kind, *sums) for kind, sums in self._sums.items()]
         return pd.DataFrame(rows, columns=["client", "direction", "op", "packets", "bytes"])
 
-    def total(self, direction, client=None):
+    def total(self, direction: str, client: str | None = None) -> int:
         """Bytes that went in one direction, of one client or of all.
 
         Parameters
@@ -119,7 +120,7 @@ class Ledger(StreamLedger):
         self.max_bytes = max_bytes
         self._fields = {}  # one object for all packets of a kind: training sends many
 
-    def record(self, client, direction, packet):
+    def record(self, client: str, direction: str, packet: Packet) -> None:
         """Add one packet, before it goes.
 
         Parameters
@@ -153,7 +154,7 @@ class Ledger(StreamLedger):
         self.entries.append(entry)
 
     @property
-    def table(self):
+    def table(self) -> pd.DataFrame:
         """Packets so far, a DataFrame with one row per client and kind of packet.
 
         Columns ``client, direction, op, purpose, packets, bytes, fields``; `fields` says what is in the first
@@ -164,12 +165,12 @@ class Ledger(StreamLedger):
         table.insert(3, "purpose", [purpose(op) for op in table["op"]])
         return table
 
-    def begin_with(self, other):
+    def begin_with(self, other: "Ledger") -> None:
         """Put the packets of another account, which passed before, in front of these.
 
         Parameters
         ----------
-        other : Ledger
+        other : "Ledger"
         """
         last = max((entry.round for entry in other.entries), default=0)
         mine = [entry.later(last) for entry in self.entries]
@@ -177,7 +178,7 @@ class Ledger(StreamLedger):
         for entry in other.entries:
             self._count(entry.client, entry.direction, entry.op, entry.n_bytes)
 
-    def communication(self, raw_bytes):
+    def communication(self, raw_bytes: Mapping[str, float]) -> dict[str, Any]:
         """Summary by client.
 
         Parameters

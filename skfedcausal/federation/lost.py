@@ -79,7 +79,7 @@ class LostUnits:
         if not isinstance(self.max_seconds, Real) or not self.max_seconds > 0:
             raise ValueError(f"max_seconds={self.max_seconds!r}; give seconds above 0.")
 
-    def needed(self, n_units):
+    def needed(self, n_units: int) -> int:
         """Units of `n_units` that have to answer.
 
         Parameters

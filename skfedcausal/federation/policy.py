@@ -3,9 +3,13 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import TYPE_CHECKING, Self
 
 from ..message.schema import KINDS
 from ..message.states import MOST_SUMS, n_named
+
+if TYPE_CHECKING:
+    from ..message.packet import Packet
 
 ANY = "*"
 _FIT = ("fit", "rows", "sensors", "reply", "ask law", "verdict", "close")  # the last two only tell the site
@@ -183,7 +187,7 @@ class SitePolicy:
                 raise ValueError(f"{name}={value!r} of the policy; give a number from 1.")
 
     @classmethod
-    def unlimited(cls):
+    def unlimited(cls) -> Self:
         """Policy that allows everything: whoever asks can learn the whole record.
 
         Returns
@@ -192,7 +196,7 @@ class SitePolicy:
         """
         return cls(operations=(ANY,), rounds=None, runs=(ANY,))
 
-    def for_run(self, run):
+    def for_run(self, run: str | None) -> Self:
         """The policy of a site whose settings name its run.
 
         Parameters
@@ -205,7 +209,7 @@ class SitePolicy:
         """
         return self if run is None or self.runs else replace(self, runs=(run,))
 
-    def and_watching(self):
+    def and_watching(self) -> Self:
         """The policy of a site that names a record to be monitored.
 
         Returns
@@ -215,14 +219,14 @@ class SitePolicy:
         return replace(self, operations=(*self.operations, "watch"))
 
     @property
-    def allowed(self):
+    def allowed(self) -> frozenset[str] | None:
         """Operations of packets that are answered, a frozenset; None where all are."""
         if ANY in self.operations:
             return None
         names = ("fit", *self.operations)
         return frozenset(op for name in names for op in (name, *OPERATIONS.get(name, ())))
 
-    def narrowed(self, packet):
+    def narrowed(self, packet: "Packet") -> "Packet":
         """A question as the unit gets to see it: without offers of more rounds than are allowed.
 
         Parameters
@@ -245,7 +249,7 @@ class SitePolicy:
         scalars = {name: value for name, value in packet.scalars.items() if name not in refused}
         return packet if scalars == packet.scalars else replace(packet, scalars=scalars)
 
-    def in_words(self):
+    def in_words(self) -> str:
         """The policy as the ledger has it.
 
         Returns
@@ -259,7 +263,7 @@ class SitePolicy:
 
     # -- at the door -----------------------------------------------------------------------------
 
-    def check_run(self, site, packet, run, first):
+    def check_run(self, site: str, packet: "Packet", run: str, first: str | None) -> None:
         """Refuse a question of a run that is not to be answered.
 
         Parameters
@@ -279,7 +283,7 @@ class SitePolicy:
         if packet.op in KINDS and not (named or (not self.runs and first in (None, run))):
             self._refuse(site, "runs", packet.op)
 
-    def check_question(self, site, packet, answered):
+    def check_question(self, site: str, packet: "Packet", answered: Answered) -> None:
         """Refuse a question that is not to be answered.
 
         Parameters
@@ -314,7 +318,7 @@ class SitePolicy:
         if (_is_round(op) and rounds >= self.rounds) or replies >= self.rounds:
             self._refuse(site, "rounds", op)
 
-    def check_answer(self, site, question, answer, answered):
+    def check_answer(self, site: str, question: "Packet", answer: "Packet", answered: Answered) -> None:
         """Refuse to send an answer that is about too much, or about too few rows.
 
         Parameters
@@ -353,7 +357,9 @@ class SitePolicy:
 
     # -- the worst case --------------------------------------------------------------------------
 
-    def worst_case(self, n_states, n_sensors, *, monitored=False, n_records=1, n_inputs=0):
+    def worst_case(
+        self, n_states: int, n_sensors: int, *, monitored: bool = False, n_records: int = 1, n_inputs: int = 0
+    ) -> "WorstCase":
         """The most that the holder of the key can learn of a row, whatever it asks and in whatever order.
 
         Parameters
@@ -426,7 +432,7 @@ class WorstCase:
     numbers: int | None = 0
     sums: int = 0
 
-    def in_words(self):
+    def in_words(self) -> str:
         """The worst case in words.
 
         Returns

@@ -4,7 +4,9 @@ import hashlib
 import os
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from ..message.packet import PacketError
 from ..optional import import_optional
@@ -84,7 +86,7 @@ class KeyPair:
     def __repr__(self):
         return f"KeyPair(public='{self.public.hex()[:16]}...')"
 
-    def sign(self, message):
+    def sign(self, message: bytes) -> bytes:
         """Signature over a message with the private key.
 
         Parameters
@@ -104,7 +106,7 @@ class KeyPair:
             raise ValueError("This pair has no private key: it checks packets and signs none.")
         return _ed25519().Ed25519PrivateKey.from_private_bytes(self.private).sign(message)
 
-    def check(self, signature, message):
+    def check(self, signature: bytes, message: bytes) -> None:
         """Refuse what the other side has not signed.
 
         Parameters
@@ -134,7 +136,7 @@ def signed_message(outside, content_sha256):
     return hashlib.sha256(outside).digest() + content_sha256
 
 
-def write_key_pair(path, until=None):
+def write_key_pair(path: str | PathLike[str], until: Any = None) -> Path:
     """Make the key pair of a party: ``<path>``, readable by its owner only, and ``.pub`` beside it.
 
     Parameters
@@ -183,7 +185,7 @@ def until_line(until):
     return f"{_UNTIL} {day}\n"
 
 
-def revoke_key(path):
+def revoke_key(path: str | PathLike[str]) -> Path:
     """Take a key out of use where its file lies; the file stays, and is refused by its name.
 
     Parameters
@@ -251,7 +253,7 @@ def _day(text):
         return None
 
 
-def read_key_pair(private, public):
+def read_key_pair(private: str | PathLike[str] | None, public: str | PathLike[str]) -> KeyPair:
     """Own private key and the other side's public key, from files of :func:`write_key_pair`.
 
     Parameters

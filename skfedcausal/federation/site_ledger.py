@@ -1,7 +1,9 @@
 """The site's own account of what left and what came: lines of JSON, each sealed with the one before it."""
 
 import hashlib
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..beside import beside
 from ..message.packet import PacketError
@@ -9,6 +11,11 @@ from ..message.schema import described, purpose
 from .atomic import write_whole
 from .chain import START, Chain, LedgerError, check_chain, read_ledger
 from .envelope import check_countersignature, countersignature
+
+if TYPE_CHECKING:
+    from ..federation.envelope import Envelope
+    from ..federation.signatures import KeyPair
+    from ..message.packet import Packet
 
 _SAYS_NOTHING = ("error", "done", "nothing yet")
 
@@ -74,7 +81,7 @@ class SiteLedger:
         for entry in self.entries():
             self._count(entry)
 
-    def entries(self):
+    def entries(self) -> list[dict[str, Any]]:
         """All lines, as dicts.
 
         Returns
@@ -84,11 +91,22 @@ class SiteLedger:
         return self._chain.entries()
 
     @property
-    def head(self):
+    def head(self) -> Any:
         """Hash of the last line."""
         return self._chain.head
 
-    def record(self, run, site, direction, packet, frame, sequence=0, *, again=False, seen=""):
+    def record(
+        self,
+        run: str,
+        site: str,
+        direction: str,
+        packet: "Packet",
+        frame: bytes,
+        sequence: int = 0,
+        *,
+        again: bool = False,
+        seen: str = "",
+    ) -> dict[str, Any]:
         """Account for a packet before it leaves, or when it came.
 
         The same bytes under the same number of a run are counted once: they are sent again only where the
@@ -157,7 +175,7 @@ class SiteLedger:
                 text = f"Packet {content['op']!r} of {content['site']!r} was not sent: {reason}."
                 raise ByteLimitError(text, rule)
 
-    def check_seen(self, head):
+    def check_seen(self, head: str) -> None:
         """Refuse a packet of somebody who has seen a line that is not here.
 
         Parameters
@@ -175,7 +193,7 @@ class SiteLedger:
                 "or an older copy was put in its place. Put the whole ledger back."
             )
 
-    def questions(self):
+    def questions(self) -> set[tuple[Any, ...]]:
         """Runs and numbers of all questions in the account.
 
         Returns
@@ -184,7 +202,7 @@ class SiteLedger:
         """
         return {(run, sequence) for run, direction, sequence, _ in self._seen if direction == "down"}
 
-    def has_taken(self, address, frame):
+    def has_taken(self, address: "Envelope", frame: bytes) -> bool:
         """Whether a question is in the account.
 
         Parameters
@@ -199,7 +217,7 @@ class SiteLedger:
         """
         return (address.run, "down", address.sequence, hashlib.sha256(frame).hexdigest()) in self._seen
 
-    def head_before(self, run, sequence):
+    def head_before(self, run: str, sequence: int) -> str:
         """Last line before a packet that was sent unasked, or is about to be.
 
         Parameters
@@ -214,7 +232,9 @@ class SiteLedger:
         sent = [one for key, one in self._seen.items() if key[:3] == (run, "up", sequence)]
         return sent[0]["previous"] if sent else self.head
 
-    def refuse(self, run, site, reason, source=None, **more):
+    def refuse(
+        self, run: str, site: str, reason: str, source: str | bytes | None = None, **more
+    ) -> dict[str, Any] | None:
         """Account for something that came and was not taken; one line for every source of refused things.
 
         Parameters
@@ -239,7 +259,7 @@ class SiteLedger:
         named = {} if source is None else {"source": source}
         return self._append({"event": "refused", "run": run, "site": site, "reason": reason, **named, **more})
 
-    def begun_again(self, run, site):
+    def begun_again(self, run: str, site: str) -> None:
         """Note that a run goes on from its beginning, about another record than the one that answers were about.
 
         Parameters
@@ -248,7 +268,7 @@ class SiteLedger:
         """
         self._append({"event": "begun again", "run": run, "site": site, "reason": "the record was changed"})
 
-    def repaired(self, reason, **what):
+    def repaired(self, reason: str, **what) -> None:
         """Begin again after lines that were lost; what they say that left still counts.
 
         Parameters
@@ -283,7 +303,7 @@ class SiteLedger:
         elif entry["event"] == "refused" and "source" in entry:
             self._refused.add(entry["source"])
 
-    def verify(self):
+    def verify(self) -> dict[str, Any]:
         """Check the whole chain and add up.
 
         Returns
@@ -298,7 +318,7 @@ class SiteLedger:
         """
         return verify_ledger(self.path)
 
-    def to_html(self, path):
+    def to_html(self, path: str | PathLike[str]) -> None:
         """Write the page for whoever has to agree to what leaves.
 
         Parameters
@@ -308,7 +328,7 @@ class SiteLedger:
         write_whole(path, beside("ledger_page")(self.entries(), self.verify()).html().encode("utf-8"))
 
 
-def verify_ledger(path, server=None):
+def verify_ledger(path: str | PathLike[str], server: "KeyPair | None" = None) -> dict[str, Any]:
     """Check a ledger's chain and add up, see :meth:`SiteLedger.verify`.
 
     Parameters

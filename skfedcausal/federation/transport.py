@@ -160,7 +160,7 @@ class InProcessTransport:
         self._n_jobs = n_jobs
         self._backend = backend
 
-    def clients(self):
+    def clients(self) -> tuple[str, ...]:
         """Names of the clients, in the order they were given.
 
         Returns
@@ -169,7 +169,7 @@ class InProcessTransport:
         """
         return tuple(self._sites)
 
-    def state(self, name):
+    def state(self, name: str) -> dict[str, Any]:
         """State that a client keeps between packets.
 
         Parameters
@@ -182,7 +182,7 @@ class InProcessTransport:
         """
         return self._sites[name].state
 
-    def exchange(self, out, *, timeout=None):
+    def exchange(self, out: Mapping[str, Packet], *, timeout: Any = None) -> dict[str, Packet]:
         """Let every named worker answer its packet.
 
         Parameters
@@ -248,7 +248,7 @@ class InProcessTransport:
         run = Parallel(self._n_jobs, **how, batch_size=share, pre_dispatch="all")
         return run(delayed(site.worker.handle)(packet, site.state) for site, packet in pairs)
 
-    def close(self):
+    def close(self) -> None:
         """Drop the workers."""
         self._sites = {}
 

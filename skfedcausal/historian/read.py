@@ -1,7 +1,8 @@
 """Exports of a historian, one or more per unit, as the table that estimators take."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,18 +15,18 @@ _log = logging.getLogger(__name__)
 
 
 def read_historian(
-    exports,
+    exports: Any,
     *,
-    tz=None,
-    every=None,
-    how="last",
-    hold=None,
-    clock=None,
-    bad_values=(),
-    good=None,
-    keep_uncertain=False,
-    dayfirst=None,
-):
+    tz: str | Mapping[str, str] | None = None,
+    every: str | pd.Timedelta | None = None,
+    how: str = "last",
+    hold: str | pd.Timedelta | None = None,
+    clock: Mapping[str, str | pd.Timedelta] | None = None,
+    bad_values: Collection[str] | float = (),
+    good: Any = None,
+    keep_uncertain: bool = False,
+    dayfirst: bool | None = None,
+) -> pd.DataFrame:
     """Read exports of plant historians into one table on one clock.
 
     Wide exports have a time column and one column per tag, ``FIT101.quality`` (or ``_status``, ...) beside
@@ -122,15 +123,15 @@ def read_historian(
         if isinstance(value, Mapping) and not set(value) <= set(units):
             unknown = listed(sorted(set(value) - set(units)))
             raise ValueError(f"`{option}` names {unknown}, the units are {listed(units)}.")
-    bad_values = bad_marks(bad_values)
+    marks = bad_marks(bad_values)
     series: dict[str, pd.Series] = {}
     for unit, export in zip(units, exports.values(), strict=True):
         zone = tz.get(unit) if isinstance(tz, Mapping) else tz
-        dialect = Dialect(zone, dayfirst, bad_values, good, keep_uncertain)
+        dialect = Dialect(zone, dayfirst, marks, good, keep_uncertain)
         shift = _span((clock or {}).get(unit, 0), "clock")
         for tag, values in _unit_series(export, dialect, unit).items():
             series[f"{unit}{SEPARATOR}{tag}"] = values.set_axis(values.index + shift)
-    local = [name for name, values in series.items() if values.index.tz is None]
+    local = [name for name, values in series.items() if pd.DatetimeIndex(values.index).tz is None]
     if 0 < len(local) < len(series):
         raise ValueError(f"The times of {local[0]!r} have no zone and others do; pass their zone as tz=....")
     step = _step(series) if every is None else _span(every, "every")

@@ -1,9 +1,10 @@
 """A plant's record as one table: units, tags, clock, grid, zone, episodes and what is wrong with it."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -73,20 +74,20 @@ class PlantTable:
     @classmethod
     def read(
         cls,
-        source,
+        source: Any,
         *,
-        units="prefix",
-        tz=None,
-        every=None,
-        fix=(),
-        time=None,
-        drop=(),
-        bad_values=(),
-        dayfirst=None,
-        clock=None,
-        good=None,
-        keep_uncertain=False,
-    ):
+        units: str | dict[str, Any] = "prefix",
+        tz: str | None = None,
+        every: str | pd.Timedelta | None = None,
+        fix: Any = (),
+        time: str | None = None,
+        drop: Collection[str] = (),
+        bad_values: Collection[str] | float = (),
+        dayfirst: Any = None,
+        clock: Any = None,
+        good: Any = None,
+        keep_uncertain: Any = False,
+    ) -> Self:
         """Read a plant's record from files or frames, as historians export it.
 
         Exports are wide or long, CSV (any separator, decimal commas) or Parquet, one for all units or some for
@@ -157,21 +158,21 @@ class PlantTable:
         return put_right(plant, fixes, rows_found)
 
     @property
-    def units(self):
+    def units(self) -> tuple[str, ...]:
         """Names of the units, in order."""
         return tuple(dict.fromkeys(split_flat_names(list(self.frame))))
 
     @property
-    def step(self):
+    def step(self) -> Any:
         """Time from one row to the next, None where rows have no times."""
         return usual_step(self.frame.index) if isinstance(self.frame.index, pd.DatetimeIndex) else None
 
     @property
-    def fix_first(self):
+    def fix_first(self) -> Any:
         """Sentences about what has to be put right before a fit, none where nothing has."""
         return self.check.fix_first
 
-    def to_episodes(self):
+    def to_episodes(self) -> list[pd.DataFrame]:
         """The frame of each episode, in order.
 
         Returns
@@ -183,7 +184,7 @@ class PlantTable:
         ends = np.cumsum(self.lengths)
         return [self.frame.iloc[end - rows : end] for end, rows in zip(ends, self.lengths, strict=True)]
 
-    def with_columns(self, columns):
+    def with_columns(self, columns: Sequence[str]) -> "PlantTable":
         """The table with some of its columns, and without rows that have no values at either end.
 
         Parameters
@@ -194,11 +195,11 @@ class PlantTable:
         -------
         PlantTable
         """
-        there = np.flatnonzero(self.frame[columns].notna().any(axis=1))
+        there = np.flatnonzero(self.frame[[*columns]].notna().any(axis=1))
         part = self.split(int(there[-1]) + 1)[0].split(int(there[0]))[1]
-        return replace(part, frame=part.frame[columns])
+        return replace(part, frame=part.frame[[*columns]])
 
-    def split(self, row):
+    def split(self, row: int) -> "tuple[PlantTable, ...]":
         """The record before a row and from there on.
 
         Parameters
@@ -303,7 +304,7 @@ def _joined(exports, dialect, clock):
             table.index = table.index + pd.Timedelta(clock[unit])
         tables[unit] = table.rename(columns=lambda tag, unit=unit: f"{unit}{SEPARATOR}{tag}")
     timed = [unit for unit, table in tables.items() if isinstance(table.index, pd.DatetimeIndex)]
-    zoned = [unit for unit in timed if tables[unit].index.tz is not None]
+    zoned = [unit for unit in timed if pd.DatetimeIndex(tables[unit].index).tz is not None]
     if 0 < len(timed) < len(tables) or 0 < len(zoned) < len(timed):
         missing = listed([unit for unit in tables if unit not in (zoned or timed)])
         raise ValueError(f"The records of {missing} have no {'zone' if zoned else 'times'} and others do: pass tz=....")

@@ -4,6 +4,7 @@ import re
 import tomllib
 import warnings
 from importlib.resources import files
+from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -88,7 +89,7 @@ def _since_1970(numbers, where):
         if stamps.notna().all():
             return pd.DatetimeIndex(stamps)
     unit = next(unit for least, unit in _EPOCH_UNITS if np.abs(numbers).max(initial=0) >= least)
-    return pd.DatetimeIndex(pd.to_datetime(numbers, unit=unit, utc=True))
+    return pd.DatetimeIndex(pd.to_datetime(numbers, unit=cast(Any, unit), utc=True))
 
 
 def _are_excel_days(numbers):

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -91,14 +91,14 @@ class Packet:
         return text, [leading for _, _, _, leading in specs]
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Length of the encoding in bytes."""
         known = vars(self).get("_nbytes")
         if known is None:
             known = vars(self)["_nbytes"] = self._size()
         return known
 
-    def is_of_size(self, nbytes):
+    def is_of_size(self, nbytes: int) -> None:
         """Take note of the length of the encoding, where it is known to be that of another packet.
 
         Parameters
@@ -114,7 +114,7 @@ class Packet:
             size += code_size(value.size, value.dtype.itemsize, leading)
         return size
 
-    def encode(self):
+    def encode(self) -> bytes:
         """The packet as bytes.
 
         Returns
@@ -132,7 +132,7 @@ class Packet:
         return b"".join([_PREFIX.pack(_MAGIC, _VERSION, len(header)), header, *bodies])
 
     @classmethod
-    def decode(cls, data):
+    def decode(cls, data: bytes) -> Self:
         """The packet that `data` encodes.
 
         Its arrays are copies, aligned in memory and read-only.
@@ -150,23 +150,23 @@ class Packet:
         PacketError
             If the bytes are not one whole packet of a known version.
         """
-        data = memoryview(data).cast("B")
-        header, offset = _read_header(data)
+        view: Any = memoryview(data).cast("B")
+        header, offset = _read_header(view)
         arrays = {}
         for name, (dtype, shape, *leading) in header["arrays"].items():
             dtype, count, leading = np.dtype(dtype), math.prod(shape), leading[0] if leading else 0
             size = code_size(count, dtype.itemsize, leading)
-            if offset + size > len(data):
+            if offset + size > len(view):
                 raise PacketError(f"Packet ends inside array {name!r}.")
             try:
-                flat = decoded(data[offset : offset + size], dtype, count, leading)
+                flat = decoded(view[offset : offset + size], dtype, count, leading)
             except CodeError as error:
                 raise PacketError(f"Array {name!r} {error}.") from None
             flat.setflags(write=False)
             arrays[name] = flat.reshape(shape)
             offset += size
-        if offset != len(data):
-            raise PacketError(f"Packet has {len(data) - offset} bytes after its last array.")
+        if offset != len(view):
+            raise PacketError(f"Packet has {len(view) - offset} bytes after its last array.")
         return cls(header["op"], header["round"], arrays, header["scalars"])
 
 

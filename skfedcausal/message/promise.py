@@ -55,7 +55,7 @@ class PrivacyPromise(Message, op="promise"):
     window: int | None = wire("count", "time steps of a protected window", default=None)
     event_radius: float | None = wire("number", "largest change that is protected", default=None)
 
-    def put_on(self, packet):
+    def put_on(self, packet: Packet) -> Packet:
         """A packet with this promise on it.
 
         Parameters
@@ -71,7 +71,7 @@ class PrivacyPromise(Message, op="promise"):
         return Packet(packet.op, packet.round, {**packet.arrays, **own.arrays}, {**packet.scalars, **promised})
 
     @classmethod
-    def taken_off(cls, packet):
+    def taken_off(cls, packet: Packet) -> tuple[Packet, "PrivacyPromise | None"]:
         """A packet without the promise on it, and the promise.
 
         Parameters

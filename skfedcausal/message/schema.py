@@ -18,7 +18,9 @@ RIDERS: dict[str, str] = {}  # arrays that may ride on any message, and what the
 _ROUNDING = {"float16": "11 significant bits", "float32": "24 significant bits", "float64": "none"}
 
 
-def wire(kind: str, purpose: str, *, default: Any = MISSING, array="", of="", least=None) -> Any:
+def wire(
+    kind: str, purpose: str, *, default: Any = MISSING, array: str = "", of: str = "", least: float | None = None
+) -> Any:
     """Declare a field of a message.
 
     Parameters

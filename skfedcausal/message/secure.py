@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class MaskedSeries(Message, op="masked"):
     tag: np.ndarray = wire("octets 32", "from which the dealer draws the same mask")
 
     @property
-    def sums(self):
+    def sums(self) -> Any:
         """What was summed, as the shapes say."""
         plain = Sums(0, self.lengths, len(self.masked) > sum(self.lengths))
         return Sums(len(self.own) - plain.n_sums, self.lengths, plain.graded)
@@ -164,7 +165,7 @@ class ProductsRequest(Message, op="secure_products", answer=MaskedProducts):
     names: tuple[str, ...] = wire("names u", _NAMES)
 
     @property
-    def digest(self):
+    def digest(self) -> np.ndarray:
         """Digest of all that it holds, 32 bytes: masks of the answer are of this question alone."""
         source = hashlib.sha256(json.dumps([self.names, self.masked.shape]).encode())
         for array, kind in ((self.sizes, "<i8"), (self.tags, "u1"), (self.masked, "<u8")):

@@ -1,8 +1,10 @@
 """States of a unit: what its measurements say about them, and the replies of the server."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
+from typing import Any, Self
 
 import numpy as np
 
@@ -121,22 +123,24 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     OF_RECORD = True
 
     @property
-    def n_states(self):
+    def n_states(self) -> int:
         """Number of states of the unit."""
         return self.z.shape[1]
 
     @property
-    def n_inputs(self):
+    def n_inputs(self) -> int:
         """Number of inputs of the unit."""
         return 0 if self.inputs is None else self.inputs.shape[1]
 
     @property
-    def input_range(self):
+    def input_range(self) -> np.ndarray | None:
         """Least and largest value of each input, shape (2, n_inputs)."""
         return np.zeros((2, 0)) if self.inputs is None else np.array([self.inputs.min(axis=0), self.inputs.max(axis=0)])
 
     @classmethod
-    def silent(cls, n_states, lengths, inputs=None, const=False):
+    def silent(
+        cls, n_states: int, lengths: Sequence[int], inputs: np.ndarray | None = None, const: bool = False
+    ) -> Self:
         """What stands in for a unit that does not answer: nothing is known of its states in any row.
 
         Parameters
@@ -175,7 +179,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
             sizes[kind] = packet.nbytes
         return packet
 
-    def next_row(self, z, off_subspace):
+    def next_row(self, z: np.ndarray, off_subspace: np.ndarray) -> "StateMessage":
         """The message about another single row that says the same of everything else.
 
         Parameters
@@ -195,16 +199,16 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         return other
 
     @property
-    def J(self):
+    def J(self) -> np.ndarray:
         """Information matrix ``C' R^-1 C``: one, or one per time step where they differ."""
         return self.patterns[0] if self.index is None else self.patterns[self.index]
 
     @property
-    def information(self):
+    def information(self) -> Any:
         """The message as an information series."""
         return Information(self.z, self.patterns, self.index, self.const)
 
-    def rows(self, start, stop):
+    def rows(self, start: int, stop: int) -> Self:
         """The message about some rows of one episode.
 
         Parameters
@@ -217,7 +221,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         """
         return self.at(slice(start, stop), (stop - start,))
 
-    def at(self, rows, lengths):
+    def at(self, rows: slice | np.ndarray, lengths: Sequence[int]) -> Self:
         """The message about some rows, a slice or array of positions, that make up episodes of `lengths`.
 
         Parameters
@@ -234,9 +238,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
             for name in ("z", "index", "const", "inputs", "off_subspace", "events")
             if getattr(self, name) is not None
         }
-        return replace(self, lengths=lengths, **series)
+        return replace(self, lengths=tuple(lengths), **series)
 
-    def with_inputs(self, inputs, input_matrix=None):
+    def with_inputs(self, inputs: np.ndarray, input_matrix: np.ndarray | None = None) -> Self:
         """The message with the unit's inputs; its input matrix only travels with the rest of its model.
 
         Parameters
@@ -314,7 +318,7 @@ class SensorStates(Message, op="sensor states"):
     )
 
     @classmethod
-    def of(cls, message, sensors, mixed):
+    def of(cls, message: StateMessage, sensors: np.ndarray, mixed: np.ndarray) -> Self:
         """The part of a message that does not follow from the one before.
 
         Parameters
@@ -329,7 +333,7 @@ class SensorStates(Message, op="sensor states"):
         """
         return cls(sensors, mixed, **{name: getattr(message, name) for name in _OF_NEW_STATES})
 
-    def after(self, message):
+    def after(self, message: StateMessage) -> StateMessage:
         """The message that follows from the one before.
 
         Parameters

@@ -3,6 +3,8 @@
 Weights of networks never cross.
 """
 
+from typing import Any
+
 import numpy as np
 
 from .clock import check_clock
@@ -78,17 +80,17 @@ class LocalModel(Message, op="local-model"):
     OF_RECORD = True
 
     @property
-    def n_states(self):
+    def n_states(self) -> int:
         """Number of states of the unit."""
         return len(self.transition)
 
     @property
-    def n_inputs(self):
+    def n_inputs(self) -> int:
         """Number of inputs of the unit."""
         return 0 if self.input_matrix is None else self.input_matrix.shape[1]
 
     @property
-    def input_range(self):
+    def input_range(self) -> np.ndarray | None:
         """Least and largest value of each input, as far as it is told, shape (2, n_inputs)."""
         return np.array([[-np.inf], [np.inf]]).repeat(self.n_inputs, axis=1)
 
@@ -330,7 +332,7 @@ class TrainingPlan(Message, op="plan"):
     warm_rates: ArrayOrNone = wire("numbers 5", "step sizes of the first phase", default=None)
 
     @property
-    def answer(self):
+    def answer(self) -> Any:
         """Kind of message that the unit sends in its first round of this mode."""
         return ANSWERS[self.mode]
 

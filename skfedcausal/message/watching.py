@@ -1,5 +1,7 @@
 """Messages of monitoring for faults."""
 
+from typing import Any
+
 import numpy as np
 
 from .packet import PacketError
@@ -73,7 +75,7 @@ class FlagsRequest(Message, op="flag"):
     percentile: float | None = wire("number", "percentile of the nominal record", default=None)
 
     @property
-    def answer(self):
+    def answer(self) -> Any:
         """Kind of message that answers this request."""
         return FlagMessage if self.percentile is None else Acknowledgement
 

@@ -1,13 +1,19 @@
 """How well incidents were found and named: precision, recall, run lengths, delays, calibration."""
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from ..containers.rows import position
 
 _ROUNDING = 1e-9  # by which a sum of probabilities may exceed one
 
 
-def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
+def incident_report(
+    incidents: pd.DataFrame, faults: Any, n_samples: int, *, tolerance: int = 2, index: Any = None
+) -> dict[str, Any]:
     """Match incidents to known faults.
 
     Parameters
@@ -79,7 +85,7 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
     }
 
 
-def naming_report(roots, faults):
+def naming_report(roots: ArrayLike, faults: Any) -> dict[str, Any]:
     """Precision, recall and delay of roots that are named at every step, the third paper's count.
 
     Parameters
@@ -126,7 +132,7 @@ def naming_report(roots, faults):
     }
 
 
-def expected_calibration_error(probability, correct, n_bins=10):
+def expected_calibration_error(probability: ArrayLike, correct: ArrayLike, n_bins: int = 10) -> float:
     """Mean distance between stated probability and fraction correct, over bins of probability [1]_.
 
     Parameters
@@ -169,7 +175,7 @@ def expected_calibration_error(probability, correct, n_bins=10):
     return float(error)
 
 
-def alarm_report(alarms, faults):
+def alarm_report(alarms: ArrayLike, faults: Any) -> dict[str, Any]:
     """Run lengths without a fault and detection delays with one.
 
     Parameters

@@ -7,15 +7,15 @@ regressor predicts, differentiates, is pickled and read back where torch is not 
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..bases import BaseEstimator, RegressorMixin
 from ..callers import warn
 from ..optional import import_optional
 from ..statespace.networks import FeedForward
@@ -49,7 +49,13 @@ class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
     n_iter_no_change: Any = 10
     random_state: Any = None
 
-    def fit(self, X, y):
+    if TYPE_CHECKING:  # of a subclass
+
+        def _network(self, *args: Any) -> Any: ...
+        def _draw(self, *args: Any) -> Any: ...
+        def _forward(self, *args: Any) -> Any: ...
+
+    def fit(self, X: Any, y: Any) -> Self:
         """Train from new weights, over all rows in every epoch.
 
         Parameters
@@ -87,7 +93,7 @@ class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
         self.n_iter_ = len(self.loss_curve_)
         return self
 
-    def partial_fit(self, X, y):
+    def partial_fit(self, X: Any, y: Any) -> Self:
         """One Adam step on the mean over the given rows.
 
         Parameters
@@ -104,7 +110,7 @@ class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
             self._descend(X, y)
         return self
 
-    def predict(self, X):
+    def predict(self, X: Any) -> np.ndarray:
         """Predicted outputs.
 
         Parameters
@@ -122,7 +128,7 @@ class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
         return out[:, 0] if self._is_single else out
 
     @property
-    def network_(self):
+    def network_(self) -> Any:
         """The fitted map with ``value`` and ``jacobian``, a map of arrays."""
         check_is_fitted(self, "weights_")
         return self._network()

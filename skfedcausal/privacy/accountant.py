@@ -4,10 +4,12 @@ import hashlib
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +17,9 @@ import pandas as pd
 from .calibration import check_promise, composed_epsilon
 from .errors import PrivacyBudgetError
 from .voids import reasons, same_clients
+
+if TYPE_CHECKING:
+    from ..privacy.mechanism import Release
 
 _ADVICE = "Use less epsilon per release, or release less often."
 _SLACK = 1e-12  # relative, for rounding in the root finder
@@ -44,7 +49,7 @@ class Scope:
     relation: str = "replace"
     window: int | None = None
 
-    def steps(self, n_samples):
+    def steps(self, n_samples: int) -> int:
         """Time steps of a record that belong to one protected unit.
 
         Parameters
@@ -55,10 +60,10 @@ class Scope:
         -------
         int
         """
-        steps = {"window": self.window, "client": n_samples}.get(self.unit, 1)
+        steps: Any = {"window": self.window, "client": n_samples}.get(self.unit, 1)
         return min(steps, n_samples)
 
-    def count(self, n_samples):
+    def count(self, n_samples: int) -> int:
         """Protected units that make up a whole record.
 
         Parameters
@@ -263,7 +268,7 @@ class PrivacyAccountant:
 
     # -- spending --------------------------------------------------------------------------------
 
-    def charge(self, charges, scope, *, repeated=False):
+    def charge(self, charges: Sequence[Charge], scope: Scope, *, repeated: bool = False) -> None:
         """Spend, or refuse to before anything is released.
 
         A release that was paid for and did not come about, as on a full disk, is not charged again.
@@ -328,7 +333,7 @@ class PrivacyAccountant:
                     f"Nothing was released. {reasons(charges) or _ADVICE}"
                 )
 
-    def new_period(self):
+    def new_period(self) -> int:
         """Declare that from now on records hold only time steps that no record before held.
 
         One event or window then pays for the releases of one period only; a client pays for all.
@@ -344,7 +349,9 @@ class PrivacyAccountant:
 
     # -- totals ----------------------------------------------------------------------------------
 
-    def spent(self, delta=None, clients=None, *, times=1):
+    def spent(
+        self, delta: float | None = None, clients: Sequence[str] | None = None, *, times: int = 1
+    ) -> PrivacySpent:
         """Privacy spent so far.
 
         Parameters
@@ -365,7 +372,7 @@ class PrivacyAccountant:
             charges = [replace(charge, count=times * charge.count) for charge in self._charges]
             return self._spent(charges, self.scope, delta, clients)
 
-    def spent_with(self, charges, scope, delta=None):
+    def spent_with(self, charges: Sequence[Charge], scope: Scope, delta: float | None = None) -> PrivacySpent:
         """Privacy that would be spent with these charges in addition; nothing is charged.
 
         Parameters
@@ -393,7 +400,7 @@ class PrivacyAccountant:
         unit = "none" if scope is None else scope.unit
         return PrivacySpent(epsilon, delta, mu, unit, per_client)
 
-    def charges_of(self, clients):
+    def charges_of(self, clients: Sequence[str]) -> list[Charge]:
         """Charges of some clients.
 
         Parameters
@@ -412,7 +419,7 @@ class PrivacyAccountant:
             if same[charge.client] in names
         ]
 
-    def total_with(self, charges, client, delta, scope):
+    def total_with(self, charges: Sequence[Charge], client: str, delta: float, scope: Scope) -> float:
         """Epsilon of one client's charges together with others about the same numbers.
 
         Parameters
@@ -439,7 +446,7 @@ class PrivacyAccountant:
         return (np.inf, mu) if not self.is_trial and any(charge.void for charge in charges) else (epsilon, mu)
 
     @property
-    def table(self):
+    def table(self) -> pd.DataFrame:
         """Every charge, a DataFrame: ``time, client, channel, mechanism, sensitivity, noise_std, count, mu,
         epsilon, bound, period``."""
         columns = ["time", "client", "channel", "mechanism", "sensitivity", "noise_std"]
@@ -451,7 +458,7 @@ class PrivacyAccountant:
 
     # -- memory ----------------------------------------------------------------------------------
 
-    def key_of(self, *parts):
+    def key_of(self, *parts) -> bytes:
         """Name of a record under which its noised copy is remembered; says nothing without the account.
 
         Parameters
@@ -471,7 +478,7 @@ class PrivacyAccountant:
             digest.update(data)
         return digest.digest()
 
-    def recall(self, key):
+    def recall(self, key: bytes) -> "Release | None":
         """Release under a key, or None.
 
         Parameters
@@ -484,7 +491,7 @@ class PrivacyAccountant:
         """
         return self._releases.get(key)
 
-    def turn(self):
+    def turn(self) -> AbstractContextManager[Any]:
         """Context in which nobody else is charged: from looking up a release until it is remembered.
 
         Returns
@@ -493,7 +500,7 @@ class PrivacyAccountant:
         """
         return self._lock
 
-    def room(self, key, shape):
+    def room(self, key: bytes, shape: tuple[int, ...]) -> np.ndarray:
         """Array that a noised record is written to before it is remembered.
 
         Parameters
@@ -507,7 +514,7 @@ class PrivacyAccountant:
         """
         return np.empty(shape)
 
-    def remember(self, key, release):
+    def remember(self, key: bytes, release: "Release") -> None:
         """Keep what was released under a key.
 
         Parameters
@@ -518,7 +525,7 @@ class PrivacyAccountant:
         self._releases[key] = release
         self._unused.discard(key.hex())
 
-    def forget(self):
+    def forget(self) -> None:
         """Drop the remembered records, not the charges: asking for them again will cost again."""
         self._releases = {}
 

@@ -39,7 +39,7 @@ def gaussian_log_delta(epsilon, mu):
     return np.where(second >= first, -np.inf, log_delta)[()]
 
 
-def mu_from_epsilon(epsilon, delta):
+def mu_from_epsilon(epsilon: float, delta: float) -> float:
     """Largest mu whose release is (epsilon, delta)-private.
 
     Parameters
@@ -77,7 +77,7 @@ def mu_from_epsilon(epsilon, delta):
     return brentq(excess, low, high, xtol=1e-300, rtol=1e-14)
 
 
-def epsilon_from_mu(mu, delta):
+def epsilon_from_mu(mu: float, delta: float) -> float:
     """Smallest epsilon at which a mu-GDP release is (epsilon, delta)-private.
 
     Parameters
@@ -106,7 +106,7 @@ def epsilon_from_mu(mu, delta):
     return composed_epsilon(mu, (), delta)
 
 
-def gaussian_noise_multiplier(epsilon, delta, n_releases=1):
+def gaussian_noise_multiplier(epsilon: float, delta: float, n_releases: int = 1) -> float:
     """Noise standard deviation over sensitivity of each of `n_releases` releases.
 
     Parameters
@@ -138,7 +138,7 @@ def gaussian_noise_multiplier(epsilon, delta, n_releases=1):
     return float(np.sqrt(n_releases) / mu_from_epsilon(epsilon, delta))
 
 
-def epsilon_of(noise_multiplier, delta, n_releases=1):
+def epsilon_of(noise_multiplier: float, delta: float, n_releases: int = 1) -> float:
     """Epsilon of `n_releases` Gaussian releases, each with this noise over sensitivity.
 
     Parameters
@@ -170,7 +170,9 @@ def epsilon_of(noise_multiplier, delta, n_releases=1):
     return epsilon_from_mu(np.sqrt(n_releases) / noise_multiplier, delta)
 
 
-def randomized_response_composition(epsilon, n_releases, delta, *, n_categories=2, mu=0.0):
+def randomized_response_composition(
+    epsilon: float, n_releases: int, delta: float, *, n_categories: int = 2, mu: float = 0.0
+) -> float:
     """Epsilon of randomised responses and Gaussian releases about the same secret, composed exactly.
 
     Parameters

@@ -133,11 +133,11 @@ class GaussianMechanism(Grouped, PrivacyMechanism):
     random_state: Any = None
 
     @property
-    def scope(self):
+    def scope(self) -> Scope:
         """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
         return self.protects if isinstance(self.protects, Scope) else Scope(self.protects)
 
-    def mu_of_release(self):
+    def mu_of_release(self) -> float:
         """Gaussian-DP parameter of one release.
 
         Returns
@@ -161,7 +161,7 @@ class GaussianMechanism(Grouped, PrivacyMechanism):
         """Ball and noise of a release of a unit's record, as much as one release asks for."""
         return self.noise_for(bounds_of(self, name, Y), len(Y), self.mu_of_release())
 
-    def check(self):
+    def check(self) -> None:
         """Refuse parameters that do not state a promise completely."""
         self.mu_of_release()
 

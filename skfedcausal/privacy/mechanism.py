@@ -1,18 +1,23 @@
 """The contract of a mechanism: how much noise, what it costs, and the promise in words."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from ..bases import BaseEstimator
+from ..given import Lengths
 from .accountant import Charge, PrivacyAccountant, Scope
 from .errors import warn_release
 from .noise import UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
 from .promise import record_statement, sampled
 from .voids import chosen_sampler, identity, note, together, voids
+
+if TYPE_CHECKING:
+    from ..privacy.accountant import PrivacySpent
+    from ..privacy.noise import Bounds
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Release:
     noise: UnitNoise
 
     @property
-    def variance(self):
+    def variance(self) -> np.ndarray:
         """Of the noise added to each column, shape (n_features,)."""
         return self.noise.variance
 
@@ -145,7 +150,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     # -- what a mechanism is -----------------------------------------------------------------------
 
     @property
-    def place(self):
+    def place(self) -> str:
         """Place of the noise: "record", "messages", "gradients" or "flags"."""
         return "record"
 
@@ -155,7 +160,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
 
     @abstractmethod
-    def noise_of(self, name, Y):
+    def noise_of(self, name: str, Y: np.ndarray) -> UnitNoise:
         """Ball and noise of a release of a unit's record.
 
         Parameters
@@ -169,7 +174,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         UnitNoise
         """
 
-    def draw(self, shape, std, rng):
+    def draw(self, shape: tuple[int, ...], std: float, rng: np.random.Generator) -> np.ndarray:
         """Noise for scaled measurements, independent from row to row; Gaussian here.
 
         Parameters
@@ -185,11 +190,11 @@ class PrivacyMechanism(BaseEstimator, ABC):
         return normal_noise(shape, std, rng, self.drawn_by)
 
     @property
-    def drawn_by(self):
+    def drawn_by(self) -> str:
         """The sampler of its noise: "opendp" draws exactly, "float-grid" in floating point, rounded to a grid."""
         return chosen_sampler(self.sampler, self.random_state)
 
-    def charge_of(self, name, noise, n_samples):
+    def charge_of(self, name: str, noise: UnitNoise, n_samples: int) -> Charge:
         """Cost of releasing a record with this noise; exact for Gaussian noise.
 
         Parameters
@@ -204,10 +209,10 @@ class PrivacyMechanism(BaseEstimator, ABC):
         Charge
         """
         sensitivity = self.sensitivity(noise, n_samples)
-        how = {"mu": sensitivity / noise.std, "sensitivity": sensitivity, "noise_std": noise.std}
+        how: dict[str, Any] = {"mu": sensitivity / noise.std, "sensitivity": sensitivity, "noise_std": noise.std}
         return Charge(name, self.channel, self.law, **how)
 
-    def sensitivity(self, noise, n_samples):
+    def sensitivity(self, noise: UnitNoise, n_samples: int) -> float:
         """Largest change of a record of `n_samples` rows before its noise is added, in units of `scale`.
 
         Parameters
@@ -222,7 +227,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         rounding = np.sqrt(len(noise.bounds.scale)) * grid_of(noise.std)  # moves neighbours apart by as much
         return (noise.bounds.radius + rounding) * np.sqrt(self.scope.steps(n_samples))
 
-    def noise_for(self, bounds, n_samples, ratio):
+    def noise_for(self, bounds: "Bounds", n_samples: int, ratio: float) -> UnitNoise:
         """Noise for which the sensitivity is `ratio` times its standard deviation.
 
         Parameters
@@ -242,13 +247,15 @@ class PrivacyMechanism(BaseEstimator, ABC):
         return UnitNoise(bounds, std)
 
     @property
-    def pays_per_row(self):
+    def pays_per_row(self) -> bool:
         """Whether every row costs, so that no batch of a stream is free."""
         return self.scope.unit == self._per_row
 
     # -- releases ----------------------------------------------------------------------------------
 
-    def release(self, records, /, lengths, *, noise=None):
+    def release(
+        self, records: Mapping[str, np.ndarray], /, lengths: Any, *, noise: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Every unit's record clipped and with noise, charged before it is drawn.
 
         Parameters
@@ -285,7 +292,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
             plans = {name: self._plan(name, Y, lengths, given[name]) for name, Y in records.items()}
             return self._released(records, plans, noise is None)
 
-    def cost(self, records, lengths):
+    def cost(self, records: Mapping[str, np.ndarray], lengths: Lengths) -> list[Charge]:
         """Charges that releasing records would take, as :meth:`release` does; nothing is released.
 
         Parameters
@@ -300,7 +307,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         plans = [self._plan(name, Y, lengths) for name, Y in records.items()]
         return [plan.paid for plan in plans if self.account.recall(plan.key) is None]
 
-    def stream(self, noise):
+    def stream(self, noise: Mapping[str, UnitNoise]) -> "NoisedStream":
         """One release of a record that comes in batches and has no end.
 
         Parameters
@@ -316,7 +323,9 @@ class PrivacyMechanism(BaseEstimator, ABC):
         """
         return NoisedStream(self, noise, self._warn)
 
-    def noised(self, Y, noise, rng, out=None):
+    def noised(
+        self, Y: np.ndarray, noise: UnitNoise, rng: np.random.Generator, out: np.ndarray | None = None
+    ) -> np.ndarray:
         """Copy of a record that is clipped and has noise; what comes after sees nothing else.
 
         Written some rows at a time, so that records and copies may be files.
@@ -379,7 +388,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
 
     def _released(self, records, plans, learning):
         account = self.account
-        releases = {name: account.recall(plan.key) for name, plan in plans.items()}
+        releases: dict[str, Any] = {name: account.recall(plan.key) for name, plan in plans.items()}
         new = {name: plan for name, plan in plans.items() if releases[name] is None}
         if new:
             self._warn({name: records[name] for name in new}, new, learning)
@@ -399,7 +408,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     def _warn(self, records, plans, learning):
         warn_release(self, records, plans, learning)
 
-    def check(self):
+    def check(self) -> None:
         """Refuse parameters that do not state a promise completely.
 
         Raises
@@ -411,7 +420,9 @@ class PrivacyMechanism(BaseEstimator, ABC):
 
     # -- the promise -------------------------------------------------------------------------------
 
-    def statement(self, spent, names, n_samples, left="everything", *, drawn=True):
+    def statement(
+        self, spent: "PrivacySpent", names: Sequence[str], n_samples: int, left: str = "everything", *, drawn=True
+    ) -> str:
         """The promise in words: unit, relation, bound, composition, what is not covered.
 
         Parameters
@@ -437,7 +448,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     # -- one account for this mechanism and its copies ---------------------------------------------
 
     @property
-    def account(self):
+    def account(self) -> PrivacyAccountant:
         """The :class:`PrivacyAccountant` that is charged: one for this mechanism and its clones."""
         if self.accountant is None and not hasattr(self, "_own_accountant"):
             self._own_accountant = PrivacyAccountant()

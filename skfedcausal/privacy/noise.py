@@ -105,7 +105,7 @@ class UnitNoise:
     std: float
 
     @property
-    def variance(self):
+    def variance(self) -> np.ndarray:
         """Of the noise in each column, shape (n_features,)."""
         return (self.std * self.bounds.scale) ** 2
 

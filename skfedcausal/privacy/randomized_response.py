@@ -1,5 +1,6 @@
 """Randomised response for pairs of flags."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
@@ -81,12 +82,12 @@ class RandomizedResponse(PrivacyMechanism):
     responses = "4-ary randomised responses"
 
     @property
-    def scope(self):
+    def scope(self) -> Scope:
         """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
         return Scope(self.unit)
 
     @property
-    def confusion(self):
+    def confusion(self) -> np.ndarray:
         """Probability of each received pair (columns) given the true one (rows), shape (4, 4).
 
         Pairs in the order (0, 0), (0, 1), (1, 0), (1, 1).
@@ -95,7 +96,16 @@ class RandomizedResponse(PrivacyMechanism):
         kept, other = _chances(self.epsilon)
         return np.full((N_CATEGORIES, N_CATEGORIES), other) + (kept - other) * np.eye(N_CATEGORIES)
 
-    def release(self, flags, /, lengths=(), *, noise=None, records=None, flagger=""):
+    def release(
+        self,
+        flags: Mapping[str, np.ndarray],
+        /,
+        lengths: Any = (),
+        *,
+        noise: Mapping[str, float] | None = None,
+        records: Mapping[str, np.ndarray] | None = None,
+        flagger: str = "",
+    ) -> dict[str, np.ndarray]:
         """Every unit's flags as the others see them, charged before they are drawn.
 
         Parameters
@@ -155,7 +165,7 @@ class RandomizedResponse(PrivacyMechanism):
             warn_seeded()
         warn_weak_epsilon(self.epsilon, "pair of flags")
 
-    def check(self):
+    def check(self) -> None:
         """Refuse to answer without an epsilon."""
         super().check()
         if self.epsilon is None:
@@ -219,13 +229,13 @@ class IndependentFlips(RandomizedResponse):
     responses = "two independent responses, bounded by one binary response"
 
     @property
-    def kept(self):
+    def kept(self) -> Any:
         """Probabilities ``p_c`` and ``p_a``."""
         self.check()
         return self._kept(self.epsilon)
 
     @property
-    def confusion(self):
+    def confusion(self) -> np.ndarray:
         """Probability of each received pair (columns) given the true one (rows), shape (4, 4)."""
         flag = [np.array([[p, 1 - p], [1 - p, p]]) for p in self.kept]
         return np.kron(*flag)

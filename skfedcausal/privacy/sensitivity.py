@@ -11,6 +11,9 @@ References
        streams, VLDB 7(12).
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.optimize import minimize_scalar
@@ -21,7 +24,7 @@ _MAX_RADIUS = 1 - 1e-12
 _N_FREQUENCIES = 2048
 
 
-def event_sensitivity(F, K, radius=1.0, n_steps=None):
+def event_sensitivity(F: Any, K: Any, radius: float = 1.0, n_steps: int | None = None) -> float:
     """Change of a filter's trajectory when one time step's measurements change.
 
     Parameters
@@ -55,7 +58,7 @@ def event_sensitivity(F, K, radius=1.0, n_steps=None):
     return float(radius * root_of_largest(K.T @ X @ K))
 
 
-def window_sensitivity(F, K, window, radius=1.0):
+def window_sensitivity(F: Any, K: Any, window: int, radius: float = 1.0) -> float:
     """Bound on the change of a filter's trajectory when any `window` consecutive steps change.
 
     Parameters
@@ -94,7 +97,7 @@ def window_sensitivity(F, K, window, radius=1.0):
     return float(radius * min(joint, window * root_of_largest(KXK)))
 
 
-def client_sensitivity(F, K, n_steps, radius=1.0):
+def client_sensitivity(F: Any, K: Any, n_steps: int, radius: float = 1.0) -> float:
     """Bound on the change of a filter's trajectory when all of a record's measurements change.
 
     Parameters
@@ -134,7 +137,9 @@ def client_sensitivity(F, K, n_steps, radius=1.0):
     return float(radius * np.sqrt(n_steps) * max(values[k], -refined.fun))
 
 
-def augmented_message_sensitivity(A, F, K, theta, radius=1.0, n_steps=None):
+def augmented_message_sensitivity(
+    A: Any, F: Any, K: Any, theta: Any, radius: float = 1.0, n_steps: int | None = None
+) -> float:
     """Change of the whole trajectory of ``[h_c, h_a_filtered, h_a]`` when one time step changes.
 
     These are the messages of the papers' augmented clients: the unit's filtered state, ``h_c + theta y`` and
@@ -176,7 +181,16 @@ def augmented_message_sensitivity(A, F, K, theta, radius=1.0, n_steps=None):
     return float(radius * root_of_largest(total))
 
 
-def server_gradient_sensitivity(A, F, K, theta, unit, slices, n_steps_averaged, radius=1.0):
+def server_gradient_sensitivity(
+    A: np.ndarray,
+    F: np.ndarray,
+    K: np.ndarray,
+    theta: np.ndarray,
+    unit: int,
+    slices: Sequence[slice],
+    n_steps_averaged: int,
+    radius: float = 1.0,
+) -> float:
     """Change of all gradients the papers' server sends when one time step of one unit changes.
 
     Gradients ``2 (h_a - h_s) / T`` to every unit and step, with ``h_s = A h_c`` and the server's A fixed.
@@ -228,7 +242,7 @@ def gradient_sensitivity(clip, n_steps, n_rounds, n_recipients):
     return 2 * clip * np.sqrt(n_steps * n_rounds * n_recipients)
 
 
-def residual_sensitivity(A, C, F, K, S, radius=1.0, cap=np.inf):
+def residual_sensitivity(A: Any, C: Any, F: Any, K: Any, S: Any, radius: float = 1.0, cap: float = np.inf) -> float:
     """Change of all whitened residuals ``S^-1/2 (y[t] - C A h[t-1])`` when one time step changes.
 
     With scores ``min(||S^-1/2 r||, cap)`` the same step's term is at most `cap`; norms and caps move less

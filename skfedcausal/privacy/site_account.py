@@ -96,7 +96,7 @@ class SiteAccount(PrivacyAccountant):
         """A charge, void where others are missing."""
         return replace(charge, void=f"{charge.void} account".strip()) if self._is_cut else charge
 
-    def charge(self, charges, scope, *, repeated=False):
+    def charge(self, charges, scope, *, repeated=False) -> None:
         """Spend as every accountant does, but once for every release; see the notes on crashes."""
         with self.turn():
             super().charge([self._marked(charge) for charge in charges], scope)
@@ -117,7 +117,7 @@ class SiteAccount(PrivacyAccountant):
                 os.posix_fallocate(file.fileno(), 0, draft.stat().st_size)
         return room
 
-    def remember(self, key, release):
+    def remember(self, key, release) -> None:
         """Keep a noised record, and say in the account that it may be used from now on."""
         draft = self._path(key, ".part")
         release.values.flush()
@@ -134,7 +134,7 @@ class SiteAccount(PrivacyAccountant):
             return None
         return Release(np.load(self._path(key), mmap_mode="r"), noise)
 
-    def forget(self):
+    def forget(self) -> None:
         """Delete the noised records, not the charges: asking for them again will cost again."""
         for path in self.folder.glob("*.npy"):
             path.unlink()

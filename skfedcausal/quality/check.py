@@ -1,12 +1,14 @@
 """The check of a plant's record."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ..containers.arrays import copied_tags
 from ..containers.rows import repeated_stretch, repeated_text, times_back
+from ..given import Lengths, Record
 from .home import same_columns
 from .moves import common_spikes, moves_of
 from .offsets import clock_offsets
@@ -19,7 +21,13 @@ _LEAST_ROWS = 200  # for the comparison of clocks
 _SAME = 0.8  # overlap of frozen segments that counts as one event
 
 
-def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=None):
+def check_plant(
+    X: Record,
+    *,
+    client_labels: Any = "from_columns",
+    lengths: Lengths = None,
+    max_offset: int | str | pd.Timedelta | None = None,
+) -> PlantCheck:
     """Find out what is wrong with a record before anything is fitted to it.
 
     Looks for outages and gaps, tags that froze, sit at a limit, carry a fill value, were interpolated or

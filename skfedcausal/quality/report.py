@@ -5,6 +5,9 @@ from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -70,12 +73,12 @@ class PlantCheck:
     sketches: Mapping = field(default_factory=dict)
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         """Whether nothing was found."""
         return self.findings.empty
 
     @property
-    def fix_first(self):
+    def fix_first(self) -> Any:
         """Sentences about what has to be put right before a fit, one for each kind of finding and unit."""
         wrong = self.findings[self.findings["kind"].isin(_WRONG)]
         said = []
@@ -93,7 +96,7 @@ class PlantCheck:
 
         return table_html(self)
 
-    def report(self, path, *, title="What the check of the record found"):
+    def report(self, path: str | PathLike[str], *, title: str = "What the check of the record found") -> Path:
         """Write a page with the interactive table: units, findings and tags to sort and to search.
 
         Parameters

@@ -1,6 +1,7 @@
 """Report on a fitted plant: which unit drives which."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,7 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
     page.lead(_answer(links, names, reserves))
     states = links[links["kind"] == "state"]
     if states["verdict"].isin(TOLD).any():
-        draw = partial(LinkGraphDisplay.from_links, states, names)
+        draw: Any = partial(LinkGraphDisplay.from_links, states, names)
         page.picture(draw, "Influences that were found, as wide as they are strong; grey: coupled")
     page.heading("Links").picture(
         partial(LinkMatrixDisplay.from_links, states, names),

@@ -80,7 +80,7 @@ def _levels(value, writer):
 
 
 def _levels_of(node, reader):
-    return pd.MultiIndex(*(reader.value(node[name]) for name in ("levels", "codes")), names=reader.value(node["names"]))
+    return pd.MultiIndex(**{name: reader.value(node[name]) for name in ("levels", "codes", "names")})
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ TABLES = {
     pd.DatetimeIndex: Kind("times", _times, _times_of),
     pd.TimedeltaIndex: Kind("durations", _times, _times_of),
     pd.RangeIndex: Kind(
-        "counted", _counted, lambda node, reader: pd.RangeIndex(*node["items"], name=reader.value(node["name"]))
+        "counted", _counted, lambda node, reader: pd.RangeIndex(*node["items"]).set_names(reader.value(node["name"]))
     ),
     pd.MultiIndex: Kind("levels", _levels, _levels_of),
     pd.CategoricalIndex: Kind("categories", _index, lambda node, reader: pd.CategoricalIndex(_index_of(node, reader))),

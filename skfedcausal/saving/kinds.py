@@ -45,32 +45,51 @@ def _bounds(value, writer):
 # -- arrays ------------------------------------------------------------------------------------------------------------
 
 
+def _axes(values):
+    """Axes from the slowest in memory to the fastest, from 1 on, negative where memory is read backwards.
+
+    Products of matrices take other ways, and give other last digits, where these are others.
+    """
+    if values.flags.c_contiguous:
+        return list(range(1, values.ndim + 1))
+    slowest = sorted(range(values.ndim), key=lambda k: -abs(values.strides[k]))
+    return [-(k + 1) if values.strides[k] < 0 else k + 1 for k in slowest]
+
+
+def _backwards(axes):
+    return tuple(-k - 1 for k in axes if k < 0)
+
+
 def _array(values, writer):
     """Fields of an array: numbers by their place, words and objects one by one."""
+    fields = {"dtype": values.dtype.str.lstrip("<>=|"), "shape": list(values.shape)}
     if values.dtype.kind in "OUS":
-        fields = {"items": [writer.value(one, f"[{k}]") for k, one in enumerate(values.ravel().tolist())], "order": "C"}
-    else:
-        order = "F" if values.flags.f_contiguous and not values.flags.c_contiguous else "C"
-        flat = values.ravel(order)
-        flat = flat.view(np.int64) if values.dtype.kind in "mM" else flat
-        if flat.dtype.name not in NUMBERS or not values.dtype.isnative:
-            writer.refuse(f"an array of {values.dtype}, which no model file holds.")
-        fields = {"start": writer.take_in(flat), "order": order}
-    return {"dtype": values.dtype.str.lstrip("<>=|"), "shape": list(values.shape), **fields}
+        return {**fields, "items": [writer.value(one, f"[{k}]") for k, one in enumerate(values.ravel().tolist())]}
+    axes = _axes(values)
+    flat = np.flip(values, _backwards(axes)).transpose([abs(k) - 1 for k in axes]).ravel()
+    flat = flat.view(np.int64) if values.dtype.kind in "mM" else flat
+    if flat.dtype.name not in NUMBERS or not values.dtype.isnative:
+        writer.refuse(f"an array of {values.dtype}, which no model file holds.")
+    return {**fields, "axes": axes, "start": writer.take_in(flat)}
 
 
 def _array_of(node, reader):
-    dtype, shape, order = np.dtype(node["dtype"]), tuple(node["shape"]), node["order"]
-    if not all(type(k) is int and k >= 0 for k in shape) or order not in ("C", "F"):
-        raise ValueError(f"an array has the shape {shape} in the order {order!r}")
+    dtype, shape = np.dtype(node["dtype"]), tuple(node["shape"])
+    if not all(type(k) is int and k >= 0 for k in shape):
+        raise ValueError(f"an array has the shape {shape}")
     size = prod(shape)
     if dtype.kind in "OUS":
         if len(node["items"]) != size:
             raise ValueError(f"an array of the shape {shape} has {len(node['items'])} elements")
         return np.empty(shape, dtype)
+    places = [abs(k) - 1 for k in node["axes"]]
+    if sorted(places) != list(range(len(shape))):
+        raise ValueError(f"an array of {len(shape)} axes has the axes {node['axes']}")
     stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype
     flat = reader.take_out(stored.name, node["start"], size).view(dtype)
-    return flat.reshape(shape, order=order).copy(order="K")
+    values = flat.reshape([shape[k] for k in places]).copy().transpose([places.index(k) for k in range(len(shape))])
+    backwards = _backwards(node["axes"])
+    return np.flip(values, backwards) if backwards else values
 
 
 def _fill_array(values, node, reader):

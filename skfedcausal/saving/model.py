@@ -2,7 +2,9 @@
 
 import copy
 import re
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,7 +28,7 @@ _BASES = (np.generic, np.dtype, sparse.sparray, sparse.spmatrix)  # of kinds tha
 _KINDS = PLAIN | TABLES
 
 
-def save(estimator, path, *, own=None):
+def save(estimator: Any, path: str | PathLike[str], *, own: Any = None) -> None:
     """Save an estimator as a file of numbers and text, which this version and every later one reads.
 
     The file holds parameters, what `fit` learned with the models of the units, and of a detector the stream that it
@@ -104,7 +106,7 @@ def save(estimator, path, *, own=None):
     write_archive(path, document, writer.numbers)
 
 
-def load(path, *, own=None, max_bytes=2**30):
+def load(path: str | PathLike[str], *, own: Any = None, max_bytes: int = 2**30) -> Any:
     """Load an estimator from a file that :func:`save` wrote, in this version or an earlier one.
 
     Nothing in the file is executed: it names classes of this library and of scikit-learn, and holds numbers and text.

@@ -25,6 +25,12 @@ References
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .client import SumsAccount, SumsWorker
+    from .dealer import Dealer
+    from .server.sums import SecureSumsServer
 
 _HOMES = {
     "Dealer": ".dealer",
@@ -35,8 +41,10 @@ _HOMES = {
 __all__ = ["Dealer", "SecureSumsServer", "SumsAccount", "SumsWorker"]
 
 
-def __getattr__(name):
-    """The roles when they are asked for: they import the arithmetic that is here."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name], __name__), name)
+if not TYPE_CHECKING:  # which would take every name for one that is there
+
+    def __getattr__(name):
+        """The roles when they are asked for: they import the arithmetic that is here."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_HOMES[name], __name__), name)

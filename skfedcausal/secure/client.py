@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from .dealer import Dealer
 from .masks import product_masks, record_tag, series_mask
 from .protocol import masked_products
 from .series import MOST, can_be_graded, faded_scores, graded_series
+
+if TYPE_CHECKING:
+    from ..message.packet import Packet
 
 
 class SumsAccount:
@@ -53,7 +57,7 @@ class SumsAccount:
         _take_over(self.path)
         self._chain = Chain(self.path)
 
-    def allows(self, tag, asked=None):
+    def allows(self, tag: str, asked: str | None = None) -> bool:
         """Whether this may be answered; it is noted before anything leaves.
 
         Parameters
@@ -153,11 +157,11 @@ class SumsWorker:
         self._worker, self._key, self._most, self._account = worker, bytes(key), most, account
 
     @property
-    def n_columns(self):
+    def n_columns(self) -> int:
         """Measurements and inputs of a row."""
         return self._worker.n_columns
 
-    def handle(self, packet, state):
+    def handle(self, packet: "Packet", state: dict[str, Any]) -> "tuple[Packet, dict[str, Any]]":
         """Answer one packet.
 
         Parameters

@@ -1,6 +1,8 @@
 """The dealer of secure sums: it knows all masks and sees no series."""
 
 import secrets
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -10,6 +12,9 @@ from ..statespace.partition import Partition
 from ..statespace.ring import Sums
 from .masks import product_masks, series_mask
 from .protocol import mask_corrections
+
+if TYPE_CHECKING:
+    from ..message.packet import Packet
 
 _MOST = 2**28  # numbers that one answer may need
 
@@ -55,7 +60,7 @@ class Dealer:
         self.keys, self._account = {name: bytes(key) for name, key in keys.items()}, account
 
     @classmethod
-    def with_new_keys(cls, names):
+    def with_new_keys(cls, names: Iterable[str]) -> Self:
         """A dealer of units with keys that were just drawn.
 
         Parameters
@@ -68,7 +73,7 @@ class Dealer:
         """
         return cls({name: secrets.token_bytes(32) for name in names})
 
-    def handle(self, packet, state):
+    def handle(self, packet: "Packet", state: dict[str, Any]) -> "tuple[Packet, dict[str, Any]]":
         """Answer one packet.
 
         Parameters

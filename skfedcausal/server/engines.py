@@ -1,7 +1,8 @@
 """The server of a plant that an engine learned: tables, tests, intervals, forecasts, changes and effects come of it."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,6 +17,13 @@ from .lagged.misfit import misfit_table
 from .links.engines import Engine
 from .links.questions import LinkQuestions
 from .prediction import OperatingPoint
+
+if TYPE_CHECKING:
+    from ..message.states import StateMessage
+    from ..server.prediction import PlantFilter
+
+if TYPE_CHECKING:
+    from ..message.states import EffectReply
 
 __all__ = [
     "BlockEstimates",
@@ -142,6 +150,9 @@ class PlantServer(LinkQuestions):
     skfedcausal.LikelihoodServer : The engines that come with the library.
     """
 
+    unshrunk_transition_: np.ndarray
+    unshrunk_input_: np.ndarray
+    _fit: Any
     alpha: float = 0.05
     margin: float = 0.1
     correction = "auto"
@@ -154,7 +165,7 @@ class PlantServer(LinkQuestions):
     _run: Any = None  # the filter that went through the record of the fit, until it is asked for
     _tails: Any = None  # of its innovations
 
-    def fit(self, messages):
+    def fit(self, messages: "Mapping[str, StateMessage]") -> Self:
         """Learn the plant.
 
         Parameters
@@ -185,7 +196,7 @@ class PlantServer(LinkQuestions):
 
     # -- the plant over a record -----------------------------------------------------------------
 
-    def filter(self, messages):
+    def filter(self, messages: "Mapping[str, StateMessage]") -> "PlantFilter":
         """Filter of the whole plant over a record; units that say so are predicted on their own.
 
         Parameters
@@ -210,7 +221,7 @@ class PlantServer(LinkQuestions):
         return self.plant_.point.placed(record)
 
     @property
-    def unshrunk_plant_(self):
+    def unshrunk_plant_(self) -> Any:
         return self.plant_.with_first_lag(self.unshrunk_transition_, self.unshrunk_input_)
 
     def _filter(self, record):
@@ -236,7 +247,9 @@ class PlantServer(LinkQuestions):
 
     # -- inputs, on states; every unit maps the answers through its own sensors ------------------
 
-    def effects(self, change, *, held=None, before=None):
+    def effects(
+        self, change: np.ndarray, *, held: np.ndarray | None = None, before: np.ndarray | None = None
+    ) -> "dict[str, EffectReply]":
         """Effect of a change of inputs on the states of every unit.
 
         Parameters

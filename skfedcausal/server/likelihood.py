@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import Any, Self
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -161,17 +162,17 @@ class LikelihoodServer(Grouped, PlantServer):
     shares_sensors = False  # whether sensors that several units read are states of theirs: their noise goes together
 
     @property
-    def relays_inputs(self):
+    def relays_inputs(self) -> bool:
         """Whether units are told inputs of others before they choose their order, which is a round more."""
         return self.n_rounds != 1
 
     @property
-    def needs_local_model(self):
+    def needs_local_model(self) -> bool:
         """Whether the units have to send their own transition matrix."""
         return self.fix_local
 
     @property
-    def needs_replies(self):
+    def needs_replies(self) -> bool:
         """Whether a fit needs more than the first message of each unit; not where it may do without."""
         return self.n_rounds != "auto" and self.n_rounds > 1
 
@@ -201,7 +202,7 @@ class LikelihoodServer(Grouped, PlantServer):
 
         return workers(n_units, self.n_jobs)
 
-    def partial_fit(self, messages, *, continues=False, forget=None):
+    def partial_fit(self, messages: Any, *, continues: bool = False, forget: float | None = None) -> Self:
         """Learn the plant from one more batch of rows, of which sums are added to those of the batches before.
 
         What is learned is what :meth:`fit` would learn from all rows together, with ``level_shifts=None``, but for

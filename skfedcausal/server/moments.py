@@ -1,7 +1,9 @@
 """The plant from lagged moments and a fixed number of steps towards maximum likelihood: no search."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.stats import chi2
@@ -20,6 +22,9 @@ from .watching.nominal import LEAST_ATTENDED, attended_rows, filled_states, usua
 _LARGE = 200  # states, beyond which plants are learned in blocks
 _BLOCK_STEPS = 20  # of blocks of a large plant towards maximum likelihood
 _SPARSE_STEPS = 5  # of expectation maximisation with these only
+
+if TYPE_CHECKING:
+    from ..message.states import StateMessage
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -78,7 +83,7 @@ class MomentServer(ServerLearner):
         "alpha": [Interval(Real, 0, 1, closed="neither")],
     }
 
-    def fit(self, messages):
+    def fit(self, messages: "Mapping[str, StateMessage]") -> Self:
         """Learn the plant from one message per unit.
 
         Parameters
@@ -128,7 +133,7 @@ class MomentServer(ServerLearner):
         return True
 
     @property
-    def watched_plant_(self):
+    def watched_plant_(self) -> Any:
         """The plant that rows are watched by, sparse where it was learned in blocks."""
         return self.plant_ if self._sparse_plant is None else self._sparse_plant
 

@@ -1,12 +1,13 @@
 """What a server is: it learns a plant from messages, and the rounds in which it asks for them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
+from ..bases import BaseEstimator
 from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest
 from ..message.schema import Message
 from ..message.states import FeedbackLaw, SmoothedReply, StateMessage
@@ -14,6 +15,10 @@ from ..versioned import Versioned
 from .dynamics import Plant
 from .joint import JointRecord
 from .prediction import OperatingPoint
+
+if TYPE_CHECKING:
+    from ..message.states import StateReply
+    from ..server.prediction import PlantFilter
 
 
 class ServerLearner(Versioned, BaseEstimator, ABC):
@@ -85,7 +90,12 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
     (2000, 4)
     """
 
-    n_rounds: int = 1
+    names_: tuple[str, ...]
+    state_slices_: dict[str, slice]
+    transition_: np.ndarray
+    process_cov_: np.ndarray
+    input_level_: np.ndarray
+    n_rounds: Any = 1  # or "auto"
     dealer: str | None = None
     tests_links: bool = False
     controlled_units_: tuple[str, ...] = ()
@@ -95,27 +105,27 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
     hidden_causes_: Any = None
 
     @property
-    def relays_inputs(self):
+    def relays_inputs(self) -> bool:
         """Whether units that choose their order are told inputs of others, before any round of their own."""
         return False
 
     @property
-    def needs_local_model(self):
+    def needs_local_model(self) -> bool:
         """Whether units have to send their own transition matrix and process covariance."""
         return False
 
     @property
-    def acts_at_once(self):
+    def acts_at_once(self) -> bool:
         """Whether some input acts in the row that it is recorded in."""
         return False
 
     @property
-    def needs_replies(self):
+    def needs_replies(self) -> bool:
         """Whether a fit needs more than the first message of each unit, which is all a one-way link gives."""
         return self.n_rounds > 1
 
     @abstractmethod
-    def fit(self, messages):
+    def fit(self, messages: Mapping[str, StateMessage]) -> Self:
         """Learn the plant.
 
         Parameters
@@ -128,7 +138,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         self : ServerLearner
         """
 
-    def dialogue(self, names, inputs=False):
+    def dialogue(self, names: Sequence[str], inputs: bool = False) -> Generator[Any, Any, None]:
         """All rounds of a fit as a generator that yields requests and receives the units' replies.
 
         Parameters
@@ -201,7 +211,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
 
     # -- the plant over a record ---------------------------------------------------------------------
 
-    def filter(self, messages):
+    def filter(self, messages: Mapping[str, StateMessage]) -> "PlantFilter":
         """Filter of the whole plant over a record, a `PlantFilter`.
 
         Parameters
@@ -215,7 +225,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         """
         return self._filter(self.joint_record(messages))
 
-    def smoothed(self, messages):
+    def smoothed(self, messages: Mapping[str, StateMessage]) -> dict[str, SmoothedReply]:
         """Each unit's own states given all units' messages.
 
         Parameters
@@ -229,7 +239,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         """
         return self._smoothed(messages, self.unshrunk_plant_)
 
-    def abducted(self, messages):
+    def abducted(self, messages: Mapping[str, StateMessage]) -> dict[str, SmoothedReply]:
         """Each unit's states given all messages, at the operating point of `fit`.
 
         Unlike :meth:`smoothed` with the plant that answers questions, and without a level of their own for
@@ -250,7 +260,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         """States of all units, (n_samples, n), as of :meth:`abducted`, without the covariances that take half of it."""
         return self.plant_.smooth(self.joint_record(messages), intercept=False, spread=False)[0]
 
-    def replies(self, messages):
+    def replies(self, messages: Mapping[str, StateMessage]) -> "dict[str, StateReply]":
         """Reply to each unit: its own part of the plant and the other units' influence on its states.
 
         Parameters
@@ -314,7 +324,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         return record
 
     @property
-    def plant_(self):
+    def plant_(self) -> Any:
         """What was learned as a `Plant`, around the mean of its inputs."""
         B = self._input_matrix
         level = self.input_level_ if B.shape[1] else np.zeros(0)
@@ -322,12 +332,12 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         return Plant.of_one_lag(self.transition_, B, self.process_cov_, point=point)
 
     @property
-    def watched_plant_(self):
+    def watched_plant_(self) -> Any:
         """The plant that rows are watched by."""
         return self.plant_
 
     @property
-    def unshrunk_plant_(self):
+    def unshrunk_plant_(self) -> Any:
         """The plant that tests and smoothed states are about."""
         return self.plant_
 

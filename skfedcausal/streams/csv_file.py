@@ -3,6 +3,8 @@
 import csv
 import io
 import time
+from collections.abc import Iterator, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,15 @@ from ..containers.layout import listed
 from ..estimators._stream_batches import StreamWarning
 
 
-def follow_csv(path, *, wait=None, poll=0.1, batch_size=None, index_col=0, words=()):
+def follow_csv(
+    path: str | PathLike[str],
+    *,
+    wait: float | None = None,
+    poll: float = 0.1,
+    batch_size: int | None = None,
+    index_col: int | str | None = 0,
+    words: Sequence[str] = (),
+) -> Iterator[pd.DataFrame]:
     """Follow a CSV file that a program writes to, as ``tail -f`` does.
 
     Parameters

@@ -3,6 +3,8 @@
 import json
 import queue
 import time
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -15,7 +17,17 @@ _PATIENCE = 0.2  # seconds that a row waits for the units that are missing from 
 _TIME = "time"
 
 
-def follow_mqtt(host, topic, *, port=1883, units=None, wait=None, patience=_PATIENCE, client=None, words=()):
+def follow_mqtt(
+    host: str,
+    topic: str,
+    *,
+    port: int = 1883,
+    units: Sequence[str] | None = None,
+    wait: float | None = None,
+    patience: float = _PATIENCE,
+    client: Any = None,
+    words: Sequence[str] = (),
+) -> Iterator[pd.DataFrame]:
     """Follow the rows that a plant publishes to an MQTT broker.
 
     A message is a JSON object of numbers by column, with the time of its row as ``time``: of the whole plant, columns

@@ -1,9 +1,11 @@
 """Checks of parts on the server's side: servers, and transports that carry packets to the units."""
 
 import hashlib
+from collections.abc import Callable
 from contextlib import closing
 from functools import cached_property
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 from sklearn.neural_network import MLPRegressor
@@ -28,7 +30,7 @@ _LINKS = ["cause", "effect", "kind", "norm", "p_adjusted", "verdict"]
 _VERDICTS = ["influence", "no influence", "cannot tell"]
 
 
-def check_server(server):
+def check_server(server: Any) -> None:
     """Check whether an object can be the server of an estimator.
 
     The rules are those of :class:`~skfedcausal.ServerLearner`, checked in fits of a small simulated plant of
@@ -70,7 +72,8 @@ class _Fit:
 
     def __init__(self, server, records):
         self.server, self.error = server, None
-        clients, augmenter = {name: KalmanClient(n_states=n) for name, n in _SIZES.items()}, None
+        augmenter: Any = None
+        clients: dict[str, Any] = {name: KalmanClient(n_states=n) for name, n in _SIZES.items()}
         if getattr(server, "trains_corrections", False):  # which needs units that can be corrected
             clients = dict.fromkeys(records, ExtendedKalmanClient(random_state=0))
             augmenter = RegressorAugmenter(MLPRegressor(hidden_layer_sizes=(4,), random_state=0), n_lags=2)
@@ -256,7 +259,7 @@ _SECRET = "pressure 17.25"  # what an error at a site may hold
 _KINDS = ("timeout", "offline", "client-error", "crashed", "refused")
 
 
-def check_transport(make):
+def check_transport(make: Callable[..., Any]) -> None:
     """Check whether a callable makes transports.
 
     The workers behind it count what comes and send it back. A transport that raises what a worker raises, as

@@ -2,6 +2,7 @@
 
 from copy import copy, deepcopy
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -25,7 +26,7 @@ _LENGTHS = (90, 110)
 _FIRST, _SECOND = slice(None, 90), slice(90, None)
 
 
-def check_client(client):
+def check_client(client: Any) -> None:
     """Check whether an object can be a unit's model.
 
     The rules are those of :class:`~skfedcausal.UnitClient`, or of an object with the methods of one, or with
@@ -205,7 +206,7 @@ _CLIENT = {
 # -- augmenters --------------------------------------------------------------------------------------
 
 
-def check_augmenter(augmenter):
+def check_augmenter(augmenter: Any) -> None:
     """Check whether an object can be an augmenter.
 
     A regressor of scikit-learn is checked in the :class:`~skfedcausal.RegressorAugmenter` that estimators
@@ -304,7 +305,7 @@ _MANY = 6000  # rows of a release whose noise is looked at
 _ERRORS = 6.0  # standard errors within which a frequency or mean has to lie
 
 
-def check_mechanism(mechanism):
+def check_mechanism(mechanism: PrivacyMechanism) -> None:
     """Check whether an object can be a privacy mechanism.
 
     The rules are those of :class:`~skfedcausal.PrivacyMechanism`: noise as declared, in statistical

@@ -1,6 +1,7 @@
 """Answers of a plant that was learned by gradient training: predictions, and a table of untested links."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -81,7 +82,13 @@ def untested_links(plant, A, B, Q, information):
             rows.append((names[cause], names[effect], "input", _size(roots[effect], block), np.nan))
     table = pd.DataFrame(rows, columns=["cause", "effect", "kind", "norm", "geweke"])
     table = table.astype({"cause": object, "effect": object, "kind": object, "norm": float, "geweke": float})
-    nothing = {"stderr": np.inf, "statistic": 0.0, "p_value": 1.0, "p_adjusted": 1.0, "verdict": "cannot tell"}
+    nothing: dict[str, Any] = {
+        "stderr": np.inf,
+        "statistic": 0.0,
+        "p_value": 1.0,
+        "p_adjusted": 1.0,
+        "verdict": "cannot tell",
+    }
     nothing["because"] = "training by gradients tests no links"
     nothing |= dict.fromkeys(("delay", "delay_low", "delay_high"), np.nan)
     return with_grades(table.assign(**nothing)[list(COLUMNS)], None, plant.names)

@@ -1,19 +1,20 @@
 """The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
 
+from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy.linalg import block_diag
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ...bases import BaseEstimator
 from ...callers import warn
 from ...message.requests import Acknowledgement, Ask
 from ...message.states import EffectReply
@@ -32,6 +33,9 @@ from .answers import ServerPrediction, untested_links
 from .options import Rates, StopRule
 from .state import Plant, Training
 from .step_sizes import VARIANTS, choose_sizes, load
+
+if TYPE_CHECKING:
+    from ...message.states import SmoothedReply, StateMessage
 
 _ROUNDS = {"batch": 3000, "online": 2}
 
@@ -179,18 +183,18 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
     # -- training ----------------------------------------------------------------------------------------
 
     @property
-    def warm_up_rounds(self):
+    def warm_up_rounds(self) -> int:
         """Rounds by the augmented Lagrangian."""
         rounds = {"penalty": 0, "augmented_lagrangian": self.n_rounds_at_most, "hybrid": self.n_warm_up}
         return rounds[self.constraint]
 
     @property
-    def n_rounds_at_most(self):
+    def n_rounds_at_most(self) -> int:
         """Rounds, or passes over the record, after which training ends."""
         return _ROUNDS[self.update] if self.max_iter is None else self.max_iter
 
     @property
-    def sends_series_once(self):
+    def sends_series_once(self) -> bool:
         """Whether the server relays the units' states to each other before training."""
         return self.solve == "stationary" or self.exchange == "moments"
 
@@ -198,7 +202,7 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
     def _stepwise(self):
         return self.solve == "iterate" and self.update == "online"
 
-    def dialogue(self, names, inputs=False):
+    def dialogue(self, names: Sequence[str], inputs: bool = False) -> Generator[Any, Any, None]:
         """Training as a generator: yields what is asked of the units, is sent the answers that came.
 
         A unit that is lost before it has said all that training starts with is left out, and the others start
@@ -340,13 +344,13 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
         self._warn_of(training)
 
     @property
-    def plant_(self):
+    def plant_(self) -> Any:
         """What was learned as a `Plant`, around the mean of its inputs."""
         point = OperatingPoint.at(self.input_level_, len(self.transition_))
         return LearnedPlant.of_one_lag(self.transition_, self.input_, self.process_cov_, point=point)
 
     @property
-    def errors_(self):
+    def errors_(self) -> Any:
         """Errors of the plant, of which training says nothing."""
         return ErrorsOfOneLag(None)
 
@@ -374,7 +378,7 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
 
     # -- answers -----------------------------------------------------------------------------------------
 
-    def filter(self, messages):
+    def filter(self, messages: "Mapping[str, StateMessage]") -> ServerPrediction:
         """The server's model over a record: the units' own filters and its prediction from their states.
 
         Parameters
@@ -389,7 +393,7 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
         drives = self._drive(self.input_), self._drive(self._own_input)
         return ServerPrediction(self.transition_, self._own, self.process_cov_, record, *drives)
 
-    def effects(self, change, *, held=None):
+    def effects(self, change: np.ndarray, *, held: None = None) -> dict[str, EffectReply]:
         """Effect of a change of inputs on every unit's states.
 
         Parameters
@@ -427,7 +431,7 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
         effect = input_response(self.transition_, self.input_, change).effect
         return {name: EffectReply(np.ascontiguousarray(effect[:, rows])) for name, rows in self.state_slices_.items()}
 
-    def abducted(self, messages):
+    def abducted(self, messages: "Mapping[str, StateMessage]") -> "dict[str, SmoothedReply]":
         """Every unit's states given all messages, by the smoother of the learned plant.
 
         Parameters

@@ -1,5 +1,6 @@
 """A nonlinear model of the whole plant: any scikit-learn regressor from all states to all next states."""
 
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -102,7 +103,7 @@ class RegressorServer(MomentServer):
     }
 
     @property
-    def regressor(self):
+    def regressor(self) -> Any:
         """Template of the regressor for the next states; None if Algorithm 1 trains it."""
         return None if self.trains_corrections else self._template
 
@@ -125,21 +126,21 @@ class RegressorServer(MomentServer):
         )
 
     @property
-    def trains_corrections(self):
+    def trains_corrections(self) -> bool:
         """Whether units and server are trained together."""
         return self.labels == "augmented"
 
     @property
-    def n_rounds_at_most(self):
+    def n_rounds_at_most(self) -> int:
         """How often Algorithm 1 sends the gradient about a time step."""
         return self.n_epochs
 
     @property
-    def needs_replies(self):
+    def needs_replies(self) -> bool:
         """Whether a fit needs more than the first message of every unit."""
         return self.trains_corrections
 
-    def dialogue(self, names, inputs=False):
+    def dialogue(self, names: Sequence[str], inputs: bool = False) -> Generator[Any, Any, None]:
         """All rounds of a fit; with ``labels="augmented"`` those of Algorithm 1 follow the first message.
 
         Parameters
@@ -162,7 +163,7 @@ class RegressorServer(MomentServer):
         yield from self.corrections(messages)
         yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
 
-    def corrections(self, messages):
+    def corrections(self, messages: Mapping[str, StateMessage]) -> Generator[Any, Any, None]:
         """Algorithm 1 as a generator that yields requests to the units and receives their predicted states.
 
         Parameters

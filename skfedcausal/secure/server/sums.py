@@ -1,10 +1,13 @@
 """The plant from secure sums: links, intervals and spectra, with no row at the server."""
 
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from numbers import Integral
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
@@ -29,6 +32,9 @@ from ...statespace.ring import Sums, fraction_bits, from_ring
 from ..protocol import opened_products
 from ..series import are_answered, rows_of_segments
 from .record import RecordSums, news_that_follows, open_sums, withheld
+
+if TYPE_CHECKING:
+    from ...message.states import StateMessage
 
 _ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
 
@@ -264,7 +270,7 @@ class SecureSumsServer(ServerLearner):
 
     # -- learning --------------------------------------------------------------------------------
 
-    def dialogue(self, names, inputs=False):
+    def dialogue(self, names: Sequence[str], inputs: bool = False) -> Generator[Any, Any, None]:
         """The rounds of a fit: masked series, masked products, and the dealer's corrections.
 
         A unit that is lost takes its own pairs with it.
@@ -304,7 +310,7 @@ class SecureSumsServer(ServerLearner):
         starts = (0, *accumulate(requested.lengths[:-1]))
         self._learn(learner, RecordSums(informations, starts, sum(requested.lengths), sums, graded))
 
-    def fit(self, messages):
+    def fit(self, messages: "Mapping[str, StateMessage]") -> Self:
         """Learn the plant from open messages, from the same sums but for rounding.
 
         Parameters
@@ -363,7 +369,7 @@ class SecureSumsServer(ServerLearner):
 
     # -- what stays ------------------------------------------------------------------------------
 
-    def link_intervals(self, confidence=0.95, *, geweke=False):
+    def link_intervals(self, confidence=0.95, *, geweke: bool = False) -> pd.DataFrame:
         """Intervals of the strength of each link between states, and the rows needed to decide it.
 
         Parameters
@@ -380,7 +386,7 @@ class SecureSumsServer(ServerLearner):
         """
         return self.learner_.link_intervals(confidence, geweke=geweke)
 
-    def spectrum(self, cause, effect, **settings):
+    def spectrum(self, cause: str, effect: str, **settings) -> pd.DataFrame:
         """Geweke's measure of the influence of one unit on another over frequency.
 
         Parameters
@@ -396,7 +402,7 @@ class SecureSumsServer(ServerLearner):
         """
         return self.learner_.spectrum(cause, effect, **settings)
 
-    def screen(self):
+    def screen(self) -> pd.DataFrame:
         """Test every pair once at the plant without links, from the same sums.
 
         Returns

@@ -1,7 +1,7 @@
 """What a learned plant answers about its links; functions in this folder take the settings."""
 
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,9 @@ from .grades import grades_of, holds, with_grades
 from .intervals import check_confidence, pair_of, spectrum_table
 from .tests import check_method
 
+if TYPE_CHECKING:
+    pass
+
 
 class Verdicts(NamedTuple):
     """What is said of the links of a plant."""
@@ -32,6 +35,18 @@ class Verdicts(NamedTuple):
 class LinkQuestions(ServerLearner):
     """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
 
+    partition_: Any  # states, inputs and pairs of units, a `Partition`
+    information_: Any
+    n_samples_: int
+    n_absent_: int
+    is_settled_: bool
+    errors_: Any
+    curvature_: Any
+    unshrunk_plant_: Any
+    input_slices_: dict[str, slice]
+    alpha: float
+    margin: float
+    covariance: str
     correlated_pairs_: pd.DataFrame  # without what a record says of their directions
     held_out: float | None = None
     benefit_: pd.DataFrame | None = None
@@ -51,37 +66,37 @@ class LinkQuestions(ServerLearner):
         return {**super().__getstate__(), "_run": None, "clock": None}
 
     @property
-    def transition_(self):
+    def transition_(self) -> np.ndarray:  # type: ignore[override]
         """Transition matrix of the first lag, (n, n)."""
         return self.plant_.A[0]
 
     @property
-    def process_cov_(self):
+    def process_cov_(self) -> np.ndarray:  # type: ignore[override]
         """Covariance of the process noise, (n, n)."""
         return self.plant_.Q
 
     @property
-    def input_(self):
+    def input_(self) -> np.ndarray:
         """What inputs of the row before do, (n, k)."""
         return self.plant_.B[1]
 
     @property
-    def lag_transitions_(self):
+    def lag_transitions_(self) -> np.ndarray:
         """Transition matrices of all lags, (p, n, n)."""
         return self.plant_.A
 
     @property
-    def lag_inputs_(self):
+    def lag_inputs_(self) -> np.ndarray:
         """Input matrices of lags 1 to q, (q, n, k)."""
         return self.plant_.B[1:]
 
     @property
-    def input_at_once_(self):
+    def input_at_once_(self) -> np.ndarray:
         """What inputs do in the row they are recorded in, (n, k)."""
         return self.plant_.B[0]
 
     @property
-    def acts_at_once(self):
+    def acts_at_once(self) -> bool:
         """Whether some input acts in the row it is recorded in."""
         return self.plant_.acts_at_once
 
@@ -97,24 +112,24 @@ class LinkQuestions(ServerLearner):
     # -- tables, which are made when they are asked for ---------------------------------------------
 
     @property
-    def links_(self):
+    def links_(self) -> pd.DataFrame:
         """Every ordered pair of units with what is said of it."""
         return self._concluded.links
 
     @property
-    def validity_(self):
+    def validity_(self) -> Any:
         """Checks of what the plant assumes."""
         if self._concluded.validity is None:
             raise AttributeError("Nothing was checked: there were sums alone, and no rows.")
         return self._concluded.validity
 
     @property
-    def correlations_(self):
+    def correlations_(self) -> pd.DataFrame:
         """Pairs of units whose process noise is correlated."""
         return self._concluded.correlations
 
     @property
-    def carried_(self):
+    def carried_(self) -> Any:
         """Coefficients (lags, n, n) that held-out gains rest on: what states add to those of other units."""
         return self._concluded.grades.carried
 
@@ -192,12 +207,12 @@ class LinkQuestions(ServerLearner):
 
     # -- questions ----------------------------------------------------------------------------------
 
-    def link_intervals(self, confidence=0.95, *, geweke=False):
+    def link_intervals(self, confidence=0.95, *, geweke=False) -> pd.DataFrame:
         """Intervals of the strength of each link between states, and the rows needed to decide it."""
         check_confidence(confidence)
         return self.engine_.intervals(self, confidence, geweke)
 
-    def spectrum(self, cause, effect, *, confidence=None, **settings):
+    def spectrum(self, cause, effect, *, confidence=None, **settings) -> pd.DataFrame:
         """Geweke's measure of the influence of one unit on another over frequency."""
         pair = pair_of(self.names_, cause, effect)
         if confidence is not None:
@@ -208,7 +223,7 @@ class LinkQuestions(ServerLearner):
             table["low"], table["high"] = self.engine_.spectrum_ends(self, pair, found, conditional, confidence)
         return table
 
-    def test_links(self, messages, method="lr"):
+    def test_links(self, messages, method="lr") -> pd.DataFrame:
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         if self.engine_ is not None:  # before the work

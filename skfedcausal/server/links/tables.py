@@ -1,5 +1,7 @@
 """Tables of links, one labelled row per ordered pair of units, and of correlated units."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from scipy.special import chdtri, chndtr
@@ -8,7 +10,11 @@ from ..estimation.evidence import adjusted_p_values, false_discovery_rates
 
 _TESTED = ("norm", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict", "because")
 UNKNOWN = "the likelihood is not curved downwards there: nothing is known of its error"
-UNDIRECTED = {"p_first_acts": np.nan, "p_second_acts": np.nan, "direction": "cannot tell"}  # of pairs in the same row
+UNDIRECTED: dict[str, Any] = {
+    "p_first_acts": np.nan,
+    "p_second_acts": np.nan,
+    "direction": "cannot tell",
+}  # of pairs in the same row
 COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
 
 

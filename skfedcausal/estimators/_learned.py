@@ -1,0 +1,65 @@
+"""What estimators have after a fit, for who reads them and for type checkers; their docstrings say what it is."""
+
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from ..containers import PlantLayout
+from ..federation.ledger import Ledger, StreamLedger
+from ..privacy.accountant import PrivacySpent
+
+
+class LearnedPlant:
+    """Attributes of every fitted estimator."""
+
+    client_names_: tuple[str, ...]
+    transition_: np.ndarray
+    lag_transitions_: np.ndarray
+    process_cov_: np.ndarray
+    state_slices_: dict[str, slice]
+    clients_: dict[str, Any]
+    augmenters_: dict[str, Any]
+    server_: Any
+    communication_: dict[str, Any]
+    ledger_: Ledger
+    lost_units_: pd.DataFrame
+    privacy_spent_: PrivacySpent
+    privacy_ledger_: pd.DataFrame
+    privacy_statement_: str
+    noise_covariance_: dict[str, np.ndarray]
+    layout_: PlantLayout
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    _units: dict[str, Any]
+    _channel: Any  # the `Exchange` with sites, None where the units are in this process
+    _noise: Any
+    _row_time: Any
+    _account: Ledger
+    _store_fit: Any  # what a subclass keeps of a fit
+    _init_callback_context: Any  # of scikit-learn
+
+
+class LearnedInputs:
+    """Attributes of a fitted estimator with inputs."""
+
+    input_: np.ndarray
+    lag_inputs_: np.ndarray
+    input_at_once_: np.ndarray
+    input_slices_: dict[str, slice]
+    input_names_: tuple[str, ...]
+    input_levels_: dict[str, tuple[str, ...]]
+    shared_inputs_: dict[str, tuple[str, ...]]
+    excitation_: pd.DataFrame
+    feedback_: pd.DataFrame | None
+    hidden_causes_: pd.DataFrame | None
+    engine_: Literal["plant", "responses"]
+
+
+class LearnedWatch:
+    """Attributes of a fitted detector."""
+
+    thresholds_: dict[str, float]
+    false_alarms_: dict[str, Any]
+    input_ranges_: dict[str, tuple[float, float]]
+    stream_ledger_: StreamLedger
