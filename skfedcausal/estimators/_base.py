@@ -48,6 +48,7 @@ from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..versioned import Versioned
 from ._asked import Asked
+from ._learned import LearnedPlant
 from ._moved import MOVED, moved
 from ._parts import DefaultParts
 from ._progress import CallbackSupportMixin, followed, written_out
@@ -86,7 +87,7 @@ class where_server:
 
     def __call__(self, question: _Question) -> _Question:
         self._function = checked(question)
-        return self
+        return self  # type: ignore[return-value]  # who asks finds the question
 
     def __get__(self, estimator, cls=None):
         if estimator is None:
@@ -102,7 +103,9 @@ class where_server:
 
 @explained
 @dataclass(repr=False, eq=False)
-class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, TransformerMixin, Versioned, BaseEstimator):
+class FederatedEstimator(
+    LearnedPlant, Grouped, DefaultParts, CallbackSupportMixin, TransformerMixin, Versioned, BaseEstimator
+):
     """Base of the federated estimators; use a subclass."""
 
     client: Any = None

@@ -2,6 +2,7 @@
 
 from inspect import isfunction
 from types import SimpleNamespace
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
@@ -19,7 +20,7 @@ class DefaultParts(BaseEstimator):
     stays the one that it was.
     """
 
-    _default_server = LikelihoodServer
+    _default_server: Any = LikelihoodServer
     _server_settings: dict = {}  # of the default server
 
     def __init_subclass__(cls, **settings):

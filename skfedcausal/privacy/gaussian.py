@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -155,7 +155,7 @@ class GaussianMechanism(Grouped, PrivacyMechanism):
         if self.epsilon is not None and self.delta is None:
             raise ValueError("epsilon needs a `delta`, well below one over the number of protected units.")
         check_scope(self.scope)
-        return self.mu if self.mu is not None else mu_from_epsilon(self.epsilon, self.delta)
+        return self.mu if self.mu is not None else mu_from_epsilon(cast(float, self.epsilon), cast(float, self.delta))
 
     def noise_of(self, name, Y):
         """Ball and noise of a release of a unit's record, as much as one release asks for."""
