@@ -330,7 +330,7 @@ class Instruments:
                 "poorly known, and not free of a hidden cause. Give rows in which the instruments move.",
                 stacklevel=4,
             )
-        return cls(MappingProxyType(pairs), MappingProxyType(laws), table)
+        return cls(pairs, laws, table)
 
     def explained(self, plant):
         """The record with what instruments explain of their inputs in place of these."""
