@@ -329,7 +329,7 @@ class Instruments:
                 f"The instruments of {listed(weak)} hardly move them (see `instruments_`): effects of these inputs are "
                 "poorly known, and not free of a hidden cause. Give rows in which the instruments move.",
             )
-        return cls(MappingProxyType(pairs), MappingProxyType(laws), table)
+        return cls(pairs, laws, table)
 
     def explained(self, plant):
         """The record with what instruments explain of their inputs in place of these."""

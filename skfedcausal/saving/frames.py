@@ -21,17 +21,7 @@ def _column(column, writer):
     if isinstance(dtype, pd.StringDtype):
         words = [None if pd.isna(one) else str(one) for one in values]
         return {"values": writer.value(words), "words": str(dtype)}
-    if str(dtype) in _MASKED:
-        data, missing = values.to_numpy(dtype.numpy_dtype, na_value=dtype.type(0)), np.asarray(values.isna())
-        return {"values": writer.value(data), "missing": writer.value(missing), "masked": str(dtype)}
     return writer.refuse(f"a column of {dtype}, which no model file holds.")
-
-
-_MASKED = {
-    "boolean": pd.arrays.BooleanArray,
-    **{f"{sign}Int{bits}": pd.arrays.IntegerArray for sign in ("", "U") for bits in (8, 16, 32, 64)},
-    **{f"Float{bits}": pd.arrays.FloatingArray for bits in (32, 64)},
-}
 
 
 def _column_of(node, reader):
@@ -43,8 +33,6 @@ def _column_of(node, reader):
     if "words" in node:
         words = pd.array(values, dtype=node["words"])
         return words if isinstance(words.dtype, pd.StringDtype) else np.asarray(values, dtype=object)  # before pandas 3
-    if "masked" in node:
-        return _MASKED[node["masked"]](values, reader.value(node["missing"]))
     return values
 
 

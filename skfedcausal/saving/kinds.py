@@ -1,9 +1,8 @@
 """Kinds of nodes for Python's and numpy's own types."""
 
 import base64
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from math import prod
-from types import MappingProxyType
 
 import numpy as np
 from scipy import sparse
@@ -26,12 +25,6 @@ def _pairs(values, writer):
 def _put_pairs(values, node, reader):
     for key, value in node["items"]:
         values[reader.value(key)] = reader.value(value)
-
-
-def _read_only(node, reader):
-    found: dict = {}
-    _put_pairs(found, node, reader)
-    return MappingProxyType(found)
 
 
 def _made_of(kind):
@@ -174,17 +167,10 @@ PLAIN = {
     set: Kind(
         "set", _items, lambda node, reader: set(), lambda made, node, reader: made.update(reader.values(node["items"]))
     ),
-    deque: Kind(
-        "deque",
-        lambda value, writer: {"longest": value.maxlen, **_items(value, writer)},
-        lambda node, reader: deque(maxlen=node["longest"]),
-        lambda made, node, reader: made.extend(reader.values(node["items"])),
-    ),
     tuple: Kind("tuple", _items, _made_of(tuple)),
     frozenset: Kind("frozenset", _items, _made_of(frozenset)),
     dict: Kind("dict", _pairs, lambda node, reader: {}, _put_pairs),
     OrderedDict: Kind("ordered dict", _pairs, lambda node, reader: OrderedDict(), _put_pairs),
-    MappingProxyType: Kind("read-only dict", _pairs, _read_only),
     slice: Kind("slice", _bounds, lambda node, reader: slice(*reader.values(node["items"]))),
     range: Kind("range", _bounds, lambda node, reader: range(*reader.values(node["items"]))),
     np.ndarray: Kind("array", _array, _array_of, _fill_array),

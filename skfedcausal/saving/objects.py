@@ -121,7 +121,7 @@ class ObjectKinds:
         return name_of(kind) if own is None else f"own.{own}"
 
     def _class_of(self, name):
-        return self._own[name.removeprefix("own.")] if name.startswith("own.") else class_of(name)
+        return self._given(name.removeprefix("own.")) if name.startswith("own.") else class_of(name)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class ObjectKinds:
         return self._named(type(value), state, writer)
 
     def _fields(self, value, writer):
-        return self._named(type(value), value._asdict(), writer)
+        return self._named(type(value), dict(zip(value.__match_args__, value, strict=True)), writer)
 
     def _named(self, kind, state, writer):
         name = self._name_of(kind)
@@ -185,11 +185,12 @@ class ObjectKinds:
         return state
 
     def _own_of(self, node, reader):
-        if node["name"] not in self._own:
-            raise ModelFileError(
-                f"it holds your own {node['name']!r}; name it in load(path, own={{{node['name']!r}: ...}})"
-            )
-        return self._own[node["name"]]
+        return self._given(node["name"])
+
+    def _given(self, name):
+        if name not in self._own:
+            raise ModelFileError(f"it holds your own {name!r}; name it in load(path, own={{{name!r}: ...}})")
+        return self._own[name]
 
 
 def _ufunc_of(node, reader):
