@@ -1,7 +1,7 @@
 """Parameters that belong together are one object of a constructor, which searches and ``set_params`` reach into."""
 
 from inspect import signature
-from typing import Any
+from typing import Any, Self
 
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import validate_parameter_constraints
@@ -23,7 +23,7 @@ class ParameterGroup(BaseEstimator):
 
     _parameter_constraints: dict[str, Any] = {}
 
-    def check(self):
+    def check(self) -> None:
         """Refuse values that cannot be meant.
 
         Raises
@@ -35,7 +35,7 @@ class ParameterGroup(BaseEstimator):
             self._parameter_constraints, self.get_params(deep=False), caller_name=type(self).__name__
         )
 
-    def changed(self, **settings):
+    def changed(self, **settings: Any) -> Self:
         """Another group with other values of some parameters.
 
         Parameters
@@ -89,7 +89,7 @@ class Grouped(BaseEstimator):
         for name in self._groups:
             group_of(self, name).check()
 
-    def get_params(self, deep=True):
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name, and with `deep` those in groups and parts, ``group__name``.
 
         Parameters
@@ -107,7 +107,7 @@ class Grouped(BaseEstimator):
                 params |= {f"{group}__{name}": value for name, value in own.get_params().items()}
         return params
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Self:
         """Set parameters by name, those of a group by ``group__name``.
 
         Parameters

@@ -66,7 +66,7 @@ class Baseline(ParameterGroup):
         "profile": [StrOptions({"auto"}), None],
     }
 
-    def check_watched(self):
+    def check_watched(self) -> None:
         """Refuse what only a unit can take off.
 
         Raises
@@ -85,7 +85,7 @@ class Baseline(ParameterGroup):
         if not (self.mode is None or isinstance(self.mode, str)):
             raise ValueError(f"mode={self.mode!r}: a detector takes the name of a column that tells the mode.")
 
-    def taken_off(self):
+    def taken_off(self) -> dict[str, Any]:
         """Options by name of what a unit takes off at home, None for what it leaves.
 
         Returns

@@ -1,6 +1,7 @@
 """Arrays of clients as one record of rows, which scikit-learn cuts by time and never between units."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -128,7 +129,7 @@ class ClientArrays:
             warn(f"These rows are in {len(part.lengths)} pieces. {SHUFFLE}")
         return part
 
-    def replaced(self, values):
+    def replaced(self, values: np.ndarray) -> "ClientArrays":
         """The same rows with other values in the tables.
 
         Parameters
@@ -148,7 +149,7 @@ class ClientArrays:
         other.tables = each_table(self.tables, lambda table: _like(table, next(parts)))
         return other
 
-    def beside(self, inputs):
+    def beside(self, inputs: Any) -> Any:
         """Inputs of the same rows, where they came with those of the whole record.
 
         Parameters

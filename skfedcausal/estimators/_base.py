@@ -599,7 +599,7 @@ class FederatedEstimator(
     # -- tables ----------------------------------------------------------------------------------
 
     @property
-    def get_feature_names_out(self):
+    def get_feature_names_out(self) -> Callable[..., np.ndarray]:
         """Function by which scikit-learn names the columns of `transform`."""
         return self._names_out
 

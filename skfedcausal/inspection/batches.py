@@ -1,10 +1,18 @@
 """A plant that is learned batch by batch: what is asked beside `partial_fit`."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from ..estimators._asked import AskedPlant
 from ._asked import asked_of
 
+if TYPE_CHECKING:
+    from ..estimators._plant import PlantEstimator
 
-def partial_fit_sites(est, transport=None, *, wait=0.0, forget=None):
+
+def partial_fit_sites(
+    est: "PlantEstimator", transport: Any = None, *, wait: float = 0.0, forget: Any = None
+) -> "PlantEstimator":
     """Learn the plant from units at sites, batch by batch.
 
     The first batch is the record that each site names as `data`, from which it identifies its model. The next
@@ -31,7 +39,7 @@ def partial_fit_sites(est, transport=None, *, wait=0.0, forget=None):
     return asked_of(est, AskedPlant, "partial_fit_sites").next_batches(transport, wait, forget)
 
 
-def renew(est, units):
+def renew(est: "PlantEstimator", units: str | Sequence[str] | None) -> "PlantEstimator":
     """Let units identify their models anew in the next batch of `partial_fit`.
 
     A new model has other states, about which earlier batches say nothing: the sums begin anew with that batch. The

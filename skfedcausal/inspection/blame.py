@@ -1,7 +1,7 @@
 """The tags to blame for an incident, as the unit sees them where it began."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,8 +10,12 @@ from ..client.blame import rows_at_home, tag_names, trend_of, window_of
 from ..containers.layout import listed
 from ..containers.rows import position
 from ..estimators._asked import AskedWatch
+from ..given import Lengths, Record
 from ..statespace.episodes import episodes
 from ._asked import fitted
+
+if TYPE_CHECKING:
+    from ..estimators.detector import FederatedRCADetector
 
 
 class IncidentAtHome(NamedTuple):
@@ -29,7 +33,7 @@ class IncidentAtHome(NamedTuple):
     stop: int
 
 
-def tags(est, X, incident, *, lengths=None):
+def tags(est: "FederatedRCADetector", X: Record, incident: Any, *, lengths: Lengths = None) -> pd.DataFrame:
     """Tags of the unit where an incident began, the one to blame first: what the unit finds at home.
 
     Parameters
@@ -81,7 +85,14 @@ def tags(est, X, incident, *, lengths=None):
     return pd.DataFrame({"unit": here.unit, "tag": names, "explained": found.explained[found.order], "why": why})
 
 
-def tag_trend(est, X, incident, tag=None, *, lengths=None):
+def tag_trend(
+    est: "FederatedRCADetector",
+    X: Record,
+    incident: Any,
+    tag: str | Sequence[str] | None = None,
+    *,
+    lengths: Lengths = None,
+) -> pd.DataFrame | list[pd.DataFrame]:
     """A tag around an incident, and what the unit's other tags would have it be.
 
     Parameters

@@ -1,16 +1,31 @@
 """What the federation costs and brings: the same from pooled records, and each unit's gain from joining."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
 from ..client.pooled import PooledTransport
 from ..estimators._asked import AskedPlant
 from ..federation.communication import Communication
+from ..given import Inputs, Lengths, Record
 from ..server.links import answers
 from ._asked import answering, fitted
 
+if TYPE_CHECKING:
+    from ..estimators._plant import PlantEstimator
 
-def benefit(est, X=None, *, inputs=None, lengths=None, held_out=0.3, by="unit"):
+
+def benefit(
+    est: "PlantEstimator",
+    X: Record | None = None,
+    *,
+    inputs: Inputs = None,
+    lengths: Lengths = None,
+    held_out: float = 0.3,
+    by: str = "unit",
+) -> pd.DataFrame:
     """What every unit gains from joining, on rows that nothing was learned from.
 
     The server learns the plant, and every unit's model from its own message alone, from the first part of
@@ -74,7 +89,7 @@ def benefit(est, X=None, *, inputs=None, lengths=None, held_out=0.3, by="unit"):
     return found.by_pair() if by == "pair" else asked.keep_benefit(found.by_unit())
 
 
-def oracle(est, X, *, inputs=None, lengths=None):
+def oracle(est: "PlantEstimator", X: Record, *, inputs: Inputs = None, lengths: Lengths = None) -> "PlantEstimator":
     """The same estimator fitted by a central machine that holds all raw measurements.
 
     Only for data that may be pooled: a check of what the federation costs.
@@ -124,7 +139,7 @@ def oracle(est, X, *, inputs=None, lengths=None):
     return asked.learned_from(other, asked.read(X, inputs, lengths))
 
 
-def oracle_gap(est, X, *, inputs=None, lengths=None):
+def oracle_gap(est: "PlantEstimator", X: Record, *, inputs: Inputs = None, lengths: Lengths = None) -> float:
     """Relative distance of the plant matrices to the oracle's, in Frobenius norm.
 
     Rounding error. On a nearly degenerate plant (``server_.has_prior_``) messages in single or half

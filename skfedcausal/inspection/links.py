@@ -1,6 +1,7 @@
 """What is asked of the links of a fitted plant."""
 
 from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -8,16 +9,21 @@ import pandas as pd
 from ..containers.rows import sampling_period
 from ..estimators._asked import AskedPlant
 from ..estimators._link_questions import state_covariance
+from ..given import Inputs, Lengths, Record
 from ..optional import import_optional
 from ..server.links import answers
 from ..server.links.grades import told_links
 from ..server.watching.thresholds import steps_between_alarms
 from ._asked import answering, asked_of, fitted
 
+if TYPE_CHECKING:
+    from ..displays import ValidityDisplay
+    from ..estimators._plant import PlantEstimator
+
 _EFFECTS = ("cause", "effect", "verdict", "cause_tag", "effect_tag", "gain", "correlation", "delay", "delay_time")
 
 
-def link_effects(est):
+def link_effects(est: "PlantEstimator") -> pd.DataFrame:
     """What every link does in terms of measurements, with its sign and in their units.
 
     Parameters
@@ -81,7 +87,15 @@ def link_effects(est):
     return pd.DataFrame(rows, columns=list(_EFFECTS))
 
 
-def spectrum(est, cause, effect, *, conditional=True, n_frequencies=None, confidence=None):
+def spectrum(
+    est: "PlantEstimator",
+    cause: str,
+    effect: str,
+    *,
+    conditional: bool = True,
+    n_frequencies: int | None = None,
+    confidence: float | None = None,
+) -> pd.DataFrame:
     """Geweke's measure of the influence of one unit on another over frequency.
 
     Parameters
@@ -119,7 +133,7 @@ def spectrum(est, cause, effect, *, conditional=True, n_frequencies=None, confid
     return answering(est, "spectrum").spectrum(cause, effect, **settings)
 
 
-def link_intervals(est, confidence=0.95, *, geweke=False):
+def link_intervals(est: "PlantEstimator", confidence: float = 0.95, *, geweke: bool = False) -> pd.DataFrame:
     """Intervals of the strength of every link between states, and what would decide them.
 
     Parameters
@@ -156,7 +170,15 @@ def link_intervals(est, confidence=0.95, *, geweke=False):
     return answering(est, "link_intervals").link_intervals(confidence, geweke=geweke)
 
 
-def changed_links(est, X=None, *, inputs=None, lengths=None, alpha=0.05, false_alarm_rate=None):
+def changed_links(
+    est: "PlantEstimator",
+    X: Record | None = None,
+    *,
+    inputs: Inputs = None,
+    lengths: Lengths = None,
+    alpha: float = 0.05,
+    false_alarm_rate: Any = None,
+) -> pd.DataFrame:
     """Which links and units have changed since the fit: tested, dated, with gain and delay before and after.
 
     Every row is a test of "this has changed" against everything else being as it was learned. Both the noise of
@@ -225,7 +247,14 @@ def changed_links(est, X=None, *, inputs=None, lengths=None, alpha=0.05, false_a
         return dated(settled(table, asked.undecidable), units.index)
 
 
-def links_over_time(est, X=None, *, inputs=None, lengths=None, piece=None):
+def links_over_time(
+    est: "PlantEstimator",
+    X: Record | None = None,
+    *,
+    inputs: Inputs = None,
+    lengths: Lengths = None,
+    piece: int | None = None,
+) -> pd.DataFrame:
     """Links in pieces of time: which stay the same along a record, and between which rows the others hold.
 
     Parameters
@@ -290,7 +319,7 @@ def links_over_time(est, X=None, *, inputs=None, lengths=None, piece=None):
         return labelled(answers.links_over_time(server, units.messages(), piece), units.index)
 
 
-def to_networkx(est, *, undecided=False):
+def to_networkx(est: "PlantEstimator", *, undecided: bool = False) -> Any:
     """The links as a graph of networkx (extra ``graph``).
 
     Parameters
@@ -323,7 +352,7 @@ def to_networkx(est, *, undecided=False):
     return graph
 
 
-def validity_display(est):
+def validity_display(est: "PlantEstimator") -> "ValidityDisplay":
     """Picture of `validity_` (extra ``plot``).
 
     Parameters

@@ -1,26 +1,35 @@
 """Moves of inputs: schedules that bring sensors to targets, and experiments that decide links."""
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 from ..estimators._asked import AskedInputs
 from ..estimators._interventions import check_confidence
+from ..given import Inputs, Lengths, Record
 from ._asked import fitted
 from .designs import designed_experiment
 from .schedules import Situation, wished
 
+if TYPE_CHECKING:
+    from ..estimators.counterfactual import FederatedCounterfactualEstimator
+    from .designs import Experiment
+    from .schedules import Reach
+
 
 def reach(
-    est,
-    target,
+    est: "FederatedCounterfactualEstimator",
+    target: Any,
     *,
-    inputs,
-    bounds,
-    by,
-    rates=None,
-    hold=None,
-    X=None,
-    confidence=0.9,
-    record_inputs=None,
-    lengths=None,
-):
+    inputs: Inputs,
+    bounds: Mapping[str, Any],
+    by: str,
+    rates: Mapping[str, Any] | None = None,
+    hold: Any = None,
+    X: Record | None = None,
+    confidence: float = 0.9,
+    record_inputs: Inputs = None,
+    lengths: Lengths = None,
+) -> "Reach":
     """A schedule of inputs that brings sensors to targets, with what it promises.
 
     Parameters
@@ -94,7 +103,18 @@ def reach(
         return Situation(effects, units, wish, confidence).answer()
 
 
-def experiment(est, cause, effect, *, inputs, bounds, rows, kind="state", rates=None, now=None):
+def experiment(
+    est: "FederatedCounterfactualEstimator",
+    cause: str,
+    effect: str,
+    *,
+    inputs: Inputs,
+    bounds: Mapping[str, Any],
+    rows: Any,
+    kind: str = "state",
+    rates: Mapping[str, Any] | None = None,
+    now: Any = None,
+) -> "Experiment":
     """The moves of inputs within bounds that would best decide whether one unit acts on another.
 
     Parameters

@@ -1,26 +1,40 @@
 """What a privacy budget buys, tried out before anything is sent."""
 
 import warnings
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..callers import warn
 from ..estimators._asked import AskedPlant
+from ..given import Inputs, Lengths, Record
 from ..privacy import PrivacyMechanism, UtilityWarning
 from ..privacy.errors import largest_deviation
 from ..privacy.mechanism import trial_of
 from ._asked import asked_of
 
+if TYPE_CHECKING:
+    from ..estimators._plant import PlantEstimator
+
 _KEPT = 0.5  # share of the links that a useful budget keeps, and of its own links that are right
 _LEVEL = 0.05
 
 
-def privacy_curve(est, X, epsilons, *, inputs=None, lengths=None, n_draws=1, random_state=None):
+def privacy_curve(
+    est: "PlantEstimator",
+    X: Record,
+    epsilons: ArrayLike,
+    *,
+    inputs: Inputs = None,
+    lengths: Lengths = None,
+    n_draws: int = 1,
+    random_state: Any = None,
+) -> pd.DataFrame:
     """What a privacy budget buys, tried out where the raw record is, before anything is sent.
 
     Fits in this process at every epsilon, with noise that is thrown away and an account of its own.

@@ -1,24 +1,31 @@
 """How links scatter, and which are found again, over resampled records."""
 
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
 from sklearn.utils import check_random_state
 
+from ..given import Inputs, Lengths, Record
 from ..server.links import answers
 from ._asked import answering
 
+if TYPE_CHECKING:
+    from ..estimators._plant import PlantEstimator
+
 
 def bootstrap_links(
-    est,
-    X=None,
+    est: "PlantEstimator",
+    X: Record | None = None,
     *,
-    inputs=None,
-    lengths=None,
-    n_resamples=200,
-    method="blocks",
-    block_length=None,
-    confidence=0.95,
-    random_state=None,
-    n_jobs=None,
-):
+    inputs: Inputs = None,
+    lengths: Lengths = None,
+    n_resamples: int = 200,
+    method: str = "blocks",
+    block_length: int | None = None,
+    confidence: float = 0.95,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> pd.DataFrame:
     """How the estimates of links scatter over resampled records, as a check of their standard errors.
 
     Parameters
@@ -87,17 +94,17 @@ def bootstrap_links(
 
 
 def stable_links(
-    est,
-    X=None,
+    est: "PlantEstimator",
+    X: Record | None = None,
     *,
-    inputs=None,
-    lengths=None,
-    n_resamples=50,
-    threshold=0.75,
-    block_length=None,
-    random_state=None,
-    n_jobs=None,
-):
+    inputs: Inputs = None,
+    lengths: Lengths = None,
+    n_resamples: int = 50,
+    threshold: float = 0.75,
+    block_length: int | None = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+) -> pd.DataFrame:
     """Links that the search finds in most halves of a record: stability selection.
 
     Parameters

@@ -1,13 +1,16 @@
 """What inputs do to sensors: over time, over frequency, over doses, and how sure that is."""
 
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ..containers.layout import listed
 from ..estimators._asked import AskedInputs
 from ..estimators._interventions import check_confidence, long_table, two_sided, unit_name
+from ..given import Inputs, Lengths, Record, Setting, Unit
 from ..message.requests import AggregateRequest, Measurements
 from ..message.states import EffectReply
 from ..server.disturbances import lasting_covariances
@@ -17,13 +20,18 @@ from ..server.responses.runs import radius_of
 from ._asked import asked_of, fitted
 from .step_numbers import step_numbers
 
+if TYPE_CHECKING:
+    from ..estimators.counterfactual import FederatedCounterfactualEstimator
+
 _LEFT, _LEAST, _MOST = 1e-4, 60, 3000  # of a step response when it is cut off; its rows
 _DRAWS, _FREQUENCIES = 60, 200
 _LASTED = 5  # rows that a hidden cause has been at work before the input moves with it
 _NUMBERS = ("gain", "dead_time", "time_constant", "settling_time")
 
 
-def gain_table(est, *, confidence=0.9, times="rows"):
+def gain_table(
+    est: "FederatedCounterfactualEstimator", *, confidence: float = 0.9, times: str = "rows"
+) -> pd.DataFrame:
     """Gain, dead time, time constant and settling time of every input and sensor, with intervals.
 
     Parameters
@@ -77,7 +85,14 @@ def gain_table(est, *, confidence=0.9, times="rows"):
     return pd.DataFrame(table, index=pairs).reset_index()
 
 
-def step_response(est, input, output, *, n_steps=None, confidence=0.9):
+def step_response(
+    est: "FederatedCounterfactualEstimator",
+    input: str,
+    output: str,
+    *,
+    n_steps: int | None = None,
+    confidence: float = 0.9,
+) -> pd.DataFrame:
     """What a sensor does after an input has moved by one and stayed there.
 
     Parameters
@@ -116,7 +131,14 @@ def step_response(est, input, output, *, n_steps=None, confidence=0.9):
     return pd.DataFrame({"step": np.arange(len(mean)), **table})
 
 
-def frequency_response(est, input, output, *, frequencies=None, confidence=0.9):
+def frequency_response(
+    est: "FederatedCounterfactualEstimator",
+    input: str,
+    output: str,
+    *,
+    frequencies: ArrayLike | None = None,
+    confidence: float = 0.9,
+) -> pd.DataFrame:
     """Gain and phase of a sensor beside an input over frequency: the numbers of a Bode plot.
 
     Parameters
@@ -165,7 +187,18 @@ def frequency_response(est, input, output, *, frequencies=None, confidence=0.9):
     return pd.DataFrame({"frequency": frequencies, **table})
 
 
-def dose_response(est, X, input, doses, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold"):
+def dose_response(
+    est: "FederatedCounterfactualEstimator",
+    X: Record,
+    input: str,
+    doses: ArrayLike,
+    window: tuple[Any, ...],
+    *,
+    inputs: Inputs = None,
+    lengths: Lengths = None,
+    confidence: float = 0.9,
+    loops: str = "hold",
+) -> pd.DataFrame:
     """Mean effect over a window of holding an input at each of several values there.
 
     Parameters
@@ -220,7 +253,16 @@ def dose_response(est, X, input, doses, window, *, inputs=None, lengths=None, co
     return pd.concat(parts, ignore_index=True)
 
 
-def sensitivity(est, n, u0, u1, *, horizon=1, strength=0.5, confidence=0.9):
+def sensitivity(
+    est: "FederatedCounterfactualEstimator",
+    n: Unit,
+    u0: Setting,
+    u1: Setting,
+    *,
+    horizon: int = 1,
+    strength: float = 0.5,
+    confidence: float = 0.9,
+) -> pd.DataFrame:
     r"""How wrong an effect may be if something that nobody measures moves the input and the plant at once.
 
     Parameters
@@ -286,7 +328,7 @@ def sensitivity(est, n, u0, u1, *, horizon=1, strength=0.5, confidence=0.9):
     return long_table("step", effect.index, effect.columns, blocks)
 
 
-def aggregate_counterfactual(est, unit, scale):
+def aggregate_counterfactual(est: "FederatedCounterfactualEstimator", unit: str, scale: Any) -> pd.Series:
     """What a unit can answer alone: the effect of scaling the others' inputs all together.
 
     The unit knows the mean influence ``phi = sum_n B_mn mean(u_n)`` of the other units' inputs on its

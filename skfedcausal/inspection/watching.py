@@ -1,15 +1,22 @@
 """What is asked while a plant is watched: sites to be followed, what operators say, flags of units."""
 
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
 from ..estimators._asked import AskedWatch
 from ..estimators._streams import flag_array
+from ..given import Inputs, Lengths, Record
 from ._asked import fitted
 
+if TYPE_CHECKING:
+    from ..estimators.detector import FederatedRCADetector
 
-def watch_sites(est, *, wait=0.0):
+
+def watch_sites(est: "FederatedRCADetector", *, wait: float = 0.0) -> pd.DataFrame:
     """Incidents in the records that the sites have to be watched, after `fit_sites`.
 
     Every unit sends messages about that record, batch by batch as it comes, by the model it has from the
@@ -44,7 +51,7 @@ def watch_sites(est, *, wait=0.0):
     return est.site_incidents_
 
 
-def follow_sites(est, *, wait=0.0):
+def follow_sites(est: "FederatedRCADetector", *, wait: float = 0.0) -> Iterator[pd.DataFrame]:
     """Follow the records that the sites have to be watched, as :func:`watch_sites` does.
 
     Parameters
@@ -67,7 +74,7 @@ def follow_sites(est, *, wait=0.0):
     yield from fitted(est, AskedWatch, "follow_sites").follow(wait)
 
 
-def acknowledge(est, incident):
+def acknowledge(est: "FederatedRCADetector", incident: Any) -> None:
     """Take note that somebody has seen an incident of the stream: what lasts of it is how the plant runs now.
 
     An incident that is still open is over, and its level is the operating point; alarms of the same root from now
@@ -106,7 +113,7 @@ def acknowledge(est, incident):
     stream.acknowledge(row["detected"] if isinstance(row, pd.Series) else row)
 
 
-def rebaseline(est, units=None):
+def rebaseline(est: "FederatedRCADetector", units: str | Sequence[str] | None = None) -> None:
     """Take the level of the stream's last rows for the operating point, after a repair or another recipe, say.
 
     Parameters
@@ -143,7 +150,9 @@ def rebaseline(est, units=None):
     stream.rebaseline(np.isin(est.client_names_, names))
 
 
-def flags(est, X=None, *, inputs=None, lengths=None):
+def flags(
+    est: "FederatedRCADetector", X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None
+) -> pd.DataFrame:
     """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
 
     Parameters

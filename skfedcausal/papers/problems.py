@@ -1,15 +1,23 @@
 """Losses and problems of gradient training: what units and server see, in one place."""
 
+from typing import TYPE_CHECKING, Any
+
 import pandas as pd
 
 from ..client.answers import local_features
+from ..given import Inputs, Lengths, Record
 from ..inspection._asked import answering
 from ..message.training import LossAnswer, LossRequest
 from .client.training import UnitTraining, unit_series
 from .server.state import Plant
 
+if TYPE_CHECKING:
+    from ..estimators._plant import PlantEstimator
 
-def losses(est, X=None, *, inputs=None, lengths=None):
+
+def losses(
+    est: "PlantEstimator", X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None
+) -> pd.DataFrame:
     """Client and server losses of gradient training on a record, for estimators with a GradientServer.
 
     Parameters
@@ -46,7 +54,9 @@ def losses(est, X=None, *, inputs=None, lengths=None):
     return pd.DataFrame(rows, index=pd.Index(list(answers), name="unit"))
 
 
-def training_problems(est, X, *, inputs=None, lengths=None):
+def training_problems(
+    est: "PlantEstimator", X: Record, *, inputs: Inputs = None, lengths: Lengths = None
+) -> dict[str, Any]:
     """Every unit's problem of gradient training on a record, for ``skfedcausal.theory.unified``.
 
     Only for data that may be pooled: a problem holds moments of a unit's measurements with the other

@@ -299,7 +299,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         """`input_`, without columns for a plant without inputs, shape (n, k)."""
         return getattr(self, "input_", np.zeros((len(self.transition_), 0)))
 
-    def joint_record(self, messages):
+    def joint_record(self, messages: "Mapping[str, StateMessage]") -> JointRecord:
         """Record of the units of `fit`, with their inputs.
 
         Parameters

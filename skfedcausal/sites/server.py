@@ -61,7 +61,8 @@ class ServerSettings:
     def __post_init__(self):
         kind = self.learner.get("kind", "likelihood")
         chosen = {"estimator": self.estimator, "wire_dtype": self.wire_dtype, "[learner] kind": kind}
-        for (name, value), choices in zip(chosen.items(), (ESTIMATORS, WIRE_DTYPES, LEARNERS), strict=True):
+        known: tuple = ESTIMATORS, WIRE_DTYPES, LEARNERS
+        for (name, value), choices in zip(chosen.items(), known, strict=True):
             if value not in choices:
                 raise SettingsError(f"{name}={value!r}; choose {listed(choices)}.")
         for question in self.questions:

@@ -76,8 +76,8 @@ def test_every_public_function_says_what_it_gives_back():
 
 
 STAY = """
-    fit fit_sites connect partial_fit predict transform score score_samples report plan get_feature_names_out test_links
-    forecast counterfactual whatif impact transfer_function predict_root_cause incidents update reset decision_function
+    fit fit_sites connect partial_fit predict transform score score_samples report plan test_links forecast
+    counterfactual whatif impact transfer_function predict_root_cause incidents update reset decision_function
     attribute fit_predict
 """
 

@@ -445,7 +445,7 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
         """
         return smoothed_replies(self.state_slices_, *self.plant_.smooth(self.joint_record(messages), intercept=False))
 
-    def joint_record(self, messages):
+    def joint_record(self, messages: Any) -> Any:
         """Record of the units of `fit`, with their inputs.
 
         Parameters
