@@ -38,7 +38,7 @@ from ..containers.rows import warn_of_gaps
 from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnits, LostUnitWarning
-from ..federation.transport import InProcessTransport
+from ..federation.transport import InProcessTransport, Transport
 from ..given import Inputs, Lengths, Record
 from ..message.requests import SensorsAsStates
 from ..message.states import WIRE_DTYPES, StateMessage
@@ -50,9 +50,6 @@ from ._learned import LearnedPlant
 from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
 from ._queries import QueriedUnits
-
-if TYPE_CHECKING:
-    from ..federation.transport import Transport
 
 _Kind = TypeVar("_Kind", bound="FederatedEstimator")
 _Question = TypeVar("_Question", bound=Callable[..., Any])
@@ -156,7 +153,7 @@ class FederatedEstimator(LearnedPlant, CallbackSupportMixin, TransformerMixin, V
 
     # -- learning --------------------------------------------------------------------------------
 
-    def fit_sites(self, transport: "Transport") -> Self:
+    def fit_sites(self, transport: Transport) -> Self:
         """Learn the plant from units that are reached over a transport and hold their records themselves.
 
         The models of the units are what the sites say they are, and so is differential privacy: `client`,
@@ -339,7 +336,7 @@ class FederatedEstimator(LearnedPlant, CallbackSupportMixin, TransformerMixin, V
             settings["names"] = tuple(name for name in there if name != dealer)
         return Exchange(transport, ledger, dtype=self.wire_dtype, monitor=self._monitors, **settings)
 
-    def connect(self, transport: "Transport") -> Self:
+    def connect(self, transport: Transport) -> Self:
         """Reach the sites of :meth:`fit_sites` again: pickles and copies hold no transport.
 
         Parameters

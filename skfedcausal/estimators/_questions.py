@@ -19,7 +19,7 @@ from ._learned import LearnedInputs
 from ._plant import PlantEstimator
 
 if TYPE_CHECKING:
-    from ..estimators.impact import Impact
+    from .impact import Impact
 
 _LEVELS = "measurement", "state"
 
