@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from numbers import Integral
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -39,7 +39,7 @@ from ..federation.communication import Communication
 from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnitWarning
-from ..federation.transport import InProcessTransport
+from ..federation.transport import InProcessTransport, Transport
 from ..given import Inputs, Lengths, Record
 from ..message.requests import SensorsAsStates
 from ..message.states import StateMessage
@@ -54,9 +54,6 @@ from ._parts import DefaultParts
 from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
 from ._queries import QueriedUnits
-
-if TYPE_CHECKING:
-    from ..federation.transport import Transport
 
 _Kind = TypeVar("_Kind", bound="FederatedEstimator")
 _Question = TypeVar("_Question", bound=Callable[..., Any])
@@ -161,7 +158,7 @@ class FederatedEstimator(
 
     # -- learning --------------------------------------------------------------------------------
 
-    def fit_sites(self, transport: "Transport") -> Self:
+    def fit_sites(self, transport: Transport) -> Self:
         """Learn the plant from units that are reached over a transport and hold their records themselves.
 
         The models of the units are what the sites say they are, and so is differential privacy: `client`,
@@ -343,7 +340,7 @@ class FederatedEstimator(
             settings["names"] = tuple(name for name in there if name != dealer)
         return Exchange(transport, ledger, dtype=self.wire_dtype, monitor=self._monitors, **settings)
 
-    def connect(self, transport: "Transport") -> Self:
+    def connect(self, transport: Transport) -> Self:
         """Reach the sites of :meth:`fit_sites` again: pickles and copies hold no transport.
 
         Parameters

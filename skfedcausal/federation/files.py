@@ -14,17 +14,14 @@ import time
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..message.packet import Failure, PacketError
+from ..message.packet import Failure, Packet, PacketError
 from .atomic import file_name, write_whole
 from .envelope import Envelope, Identity, PartialFrameError, identity, outside, read_signed
 from .framed import FramedTransport
 from .gate import Gate
 from .policy import SitePolicy
-
-if TYPE_CHECKING:
-    from ..message.packet import Packet
 
 _POLL = 0.02  # seconds between two looks into a folder
 _TRIES = 5  # to write a file where somebody keeps putting something else
@@ -238,7 +235,7 @@ class FileSite:
                 answered.append(self._send(name, answer))
         return [path for path in answered if path is not None]
 
-    def send(self, run: str, packet: "Packet") -> Path | None:
+    def send(self, run: str, packet: Packet) -> Path | None:
         """Send without having been asked, as over a one-way link.
 
         What was sent before keeps its number.

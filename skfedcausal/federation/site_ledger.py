@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..beside import beside
-from ..message.packet import PacketError
+from ..message.packet import Packet, PacketError
 from ..message.schema import described, purpose
 from .atomic import write_whole
 from .chain import START, Chain, LedgerError, check_chain, read_ledger
-from .envelope import check_countersignature, countersignature
+from .envelope import Envelope, check_countersignature, countersignature
 
 if TYPE_CHECKING:
-    from ..federation.envelope import Envelope
-    from ..federation.signatures import KeyPair
-    from ..message.packet import Packet
+    from .signatures import KeyPair
 
 _SAYS_NOTHING = ("error", "done", "nothing yet")
 
@@ -100,7 +98,7 @@ class SiteLedger:
         run: str,
         site: str,
         direction: str,
-        packet: "Packet",
+        packet: Packet,
         frame: bytes,
         sequence: int = 0,
         *,
@@ -202,7 +200,7 @@ class SiteLedger:
         """
         return {(run, sequence) for run, direction, sequence, _ in self._seen if direction == "down"}
 
-    def has_taken(self, address: "Envelope", frame: bytes) -> bool:
+    def has_taken(self, address: Envelope, frame: bytes) -> bool:
         """Whether a question is in the account.
 
         Parameters

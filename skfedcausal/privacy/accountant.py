@@ -19,7 +19,7 @@ from .errors import PrivacyBudgetError
 from .voids import reasons, same_clients
 
 if TYPE_CHECKING:
-    from ..privacy.mechanism import Release
+    from .mechanism import Release
 
 _ADVICE = "Use less epsilon per release, or release less often."
 _SLACK = 1e-12  # relative, for rounding in the root finder

@@ -3,21 +3,17 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..bases import BaseEstimator
 from ..given import Lengths
-from .accountant import Charge, PrivacyAccountant, Scope
+from .accountant import Charge, PrivacyAccountant, PrivacySpent, Scope
 from .errors import warn_release
-from .noise import UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
+from .noise import Bounds, UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
 from .promise import record_statement, sampled
 from .voids import chosen_sampler, identity, note, together, voids
-
-if TYPE_CHECKING:
-    from ..privacy.accountant import PrivacySpent
-    from ..privacy.noise import Bounds
 
 
 @dataclass(frozen=True)
@@ -227,7 +223,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         rounding = np.sqrt(len(noise.bounds.scale)) * grid_of(noise.std)  # moves neighbours apart by as much
         return (noise.bounds.radius + rounding) * np.sqrt(self.scope.steps(n_samples))
 
-    def noise_for(self, bounds: "Bounds", n_samples: int, ratio: float) -> UnitNoise:
+    def noise_for(self, bounds: Bounds, n_samples: int, ratio: float) -> UnitNoise:
         """Noise for which the sensitivity is `ratio` times its standard deviation.
 
         Parameters
@@ -421,7 +417,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     # -- the promise -------------------------------------------------------------------------------
 
     def statement(
-        self, spent: "PrivacySpent", names: Sequence[str], n_samples: int, left: str = "everything", *, drawn=True
+        self, spent: PrivacySpent, names: Sequence[str], n_samples: int, left: str = "everything", *, drawn: bool = True
     ) -> str:
         """The promise in words: unit, relation, bound, composition, what is not covered.
 

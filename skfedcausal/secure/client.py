@@ -4,14 +4,14 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..federation.chain import START, Chain, LedgerError
 from ..federation.policy import PolicyError
 from ..federation.transport import Site
-from ..message.packet import PacketError
+from ..message.packet import Packet, PacketError
 from ..message.requests import FitRequest
 from ..message.secure import MaskedProducts, MaskedSeries, ProductsRequest, SecureSumsRequest
 from ..message.states import StateMessage
@@ -22,9 +22,6 @@ from .dealer import Dealer
 from .masks import product_masks, record_tag, series_mask
 from .protocol import masked_products
 from .series import MOST, can_be_graded, faded_scores, graded_series
-
-if TYPE_CHECKING:
-    from ..message.packet import Packet
 
 
 class SumsAccount:
@@ -161,7 +158,7 @@ class SumsWorker:
         """Measurements and inputs of a row."""
         return self._worker.n_columns
 
-    def handle(self, packet: "Packet", state: dict[str, Any]) -> "tuple[Packet, dict[str, Any]]":
+    def handle(self, packet: Packet, state: dict[str, Any]) -> tuple[Packet, dict[str, Any]]:
         """Answer one packet.
 
         Parameters

@@ -2,19 +2,16 @@
 
 import secrets
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
-from ..message.packet import PacketError
+from ..message.packet import Packet, PacketError
 from ..message.secure import CorrectionsRequest, MaskCorrections
 from ..statespace.partition import Partition
 from ..statespace.ring import Sums
 from .masks import product_masks, series_mask
 from .protocol import mask_corrections
-
-if TYPE_CHECKING:
-    from ..message.packet import Packet
 
 _MOST = 2**28  # numbers that one answer may need
 
@@ -73,7 +70,7 @@ class Dealer:
         """
         return cls({name: secrets.token_bytes(32) for name in names})
 
-    def handle(self, packet: "Packet", state: dict[str, Any]) -> "tuple[Packet, dict[str, Any]]":
+    def handle(self, packet: Packet, state: dict[str, Any]) -> tuple[Packet, dict[str, Any]]:
         """Answer one packet.
 
         Parameters

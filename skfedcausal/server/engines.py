@@ -16,11 +16,10 @@ from .joint import JointRecord
 from .lagged.misfit import misfit_table
 from .links.engines import Engine
 from .links.questions import LinkQuestions
-from .prediction import OperatingPoint
+from .prediction import OperatingPoint, PlantFilter
 
 if TYPE_CHECKING:
     from ..message.states import StateMessage
-    from ..server.prediction import PlantFilter
 
 if TYPE_CHECKING:
     from ..message.states import EffectReply
@@ -196,7 +195,7 @@ class PlantServer(LinkQuestions):
 
     # -- the plant over a record -----------------------------------------------------------------
 
-    def filter(self, messages: "Mapping[str, StateMessage]") -> "PlantFilter":
+    def filter(self, messages: "Mapping[str, StateMessage]") -> PlantFilter:
         """Filter of the whole plant over a record; units that say so are predicted on their own.
 
         Parameters

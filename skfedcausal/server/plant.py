@@ -3,22 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from ..bases import BaseEstimator
 from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest
 from ..message.schema import Message
-from ..message.states import FeedbackLaw, SmoothedReply, StateMessage
+from ..message.states import FeedbackLaw, SmoothedReply, StateMessage, StateReply
 from ..versioned import Versioned
 from .dynamics import Plant
 from .joint import JointRecord
-from .prediction import OperatingPoint
-
-if TYPE_CHECKING:
-    from ..message.states import StateReply
-    from ..server.prediction import PlantFilter
+from .prediction import OperatingPoint, PlantFilter
 
 
 class ServerLearner(Versioned, BaseEstimator, ABC):
@@ -211,7 +207,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
 
     # -- the plant over a record ---------------------------------------------------------------------
 
-    def filter(self, messages: Mapping[str, StateMessage]) -> "PlantFilter":
+    def filter(self, messages: Mapping[str, StateMessage]) -> PlantFilter:
         """Filter of the whole plant over a record, a `PlantFilter`.
 
         Parameters
@@ -260,7 +256,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         """States of all units, (n_samples, n), as of :meth:`abducted`, without the covariances that take half of it."""
         return self.plant_.smooth(self.joint_record(messages), intercept=False, spread=False)[0]
 
-    def replies(self, messages: Mapping[str, StateMessage]) -> "dict[str, StateReply]":
+    def replies(self, messages: Mapping[str, StateMessage]) -> dict[str, StateReply]:
         """Reply to each unit: its own part of the plant and the other units' influence on its states.
 
         Parameters

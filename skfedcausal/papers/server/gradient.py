@@ -5,7 +5,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ...bases import BaseEstimator
 from ...callers import warn
 from ...message.requests import Acknowledgement, Ask
-from ...message.states import EffectReply
+from ...message.states import EffectReply, SmoothedReply, StateMessage
 from ...message.training import ANSWERS, LocalModel, TrainingEnd, TrainRequest, later_answer
 from ...parameters import Grouped
 from ...server.dynamics import Plant as LearnedPlant
@@ -33,9 +33,6 @@ from .answers import ServerPrediction, untested_links
 from .options import Rates, StopRule
 from .state import Plant, Training
 from .step_sizes import VARIANTS, choose_sizes, load
-
-if TYPE_CHECKING:
-    from ...message.states import SmoothedReply, StateMessage
 
 _ROUNDS = {"batch": 3000, "online": 2}
 
@@ -378,7 +375,7 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
 
     # -- answers -----------------------------------------------------------------------------------------
 
-    def filter(self, messages: "Mapping[str, StateMessage]") -> ServerPrediction:
+    def filter(self, messages: Mapping[str, StateMessage]) -> ServerPrediction:
         """The server's model over a record: the units' own filters and its prediction from their states.
 
         Parameters
@@ -431,7 +428,7 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
         effect = input_response(self.transition_, self.input_, change).effect
         return {name: EffectReply(np.ascontiguousarray(effect[:, rows])) for name, rows in self.state_slices_.items()}
 
-    def abducted(self, messages: "Mapping[str, StateMessage]") -> "dict[str, SmoothedReply]":
+    def abducted(self, messages: Mapping[str, StateMessage]) -> dict[str, SmoothedReply]:
         """Every unit's states given all messages, by the smoother of the learned plant.
 
         Parameters
