@@ -1,10 +1,11 @@
 """Parameters that belong together are one object of a constructor, which searches and ``set_params`` reach into."""
 
 from inspect import signature
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import validate_parameter_constraints
+
+from .bases import BaseEstimator
 
 
 class ParameterGroup(BaseEstimator):
@@ -76,13 +77,15 @@ class Grouped(BaseEstimator):
             for name in _names(kind):
                 setattr(cls, name, property(_getter(group, name)))
 
-    def __new__(cls, *args, **settings):
-        """Say of parameters that stood in the constructor of version 0.1 where they are."""
-        for name in settings.keys() - {*_names(cls)}:
-            place = cls._renamed.get(name) or place_of(cls, name)
-            if place is not None:
-                raise TypeError(f"{cls.__name__} has no parameter {name!r} since version 0.2: {place}.")
-        return super().__new__(cls)
+    if not TYPE_CHECKING:  # which would hide the parameters of the constructor
+
+        def __new__(cls, *args, **settings):
+            """Say of parameters that stood in the constructor of version 0.1 where they are."""
+            for name in settings.keys() - {*_names(cls)}:
+                place = cls._renamed.get(name) or place_of(cls, name)
+                if place is not None:
+                    raise TypeError(f"{cls.__name__} has no parameter {name!r} since version 0.2: {place}.")
+            return super().__new__(cls)
 
     def _validate_params(self):
         super()._validate_params()

@@ -6,7 +6,7 @@ from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..parameters import ParameterGroup
+from ..parameters import Grouped, ParameterGroup
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -94,3 +94,14 @@ class Baseline(ParameterGroup):
         """
         options = {name: getattr(self, name) for name in ("harmonics", "trend", "mode", "levels", "profile")}
         return options | {"levels": None if options["levels"] == "auto" else options["levels"]}
+
+
+class HasBaseline(Grouped):
+    """Mixin of who takes a :class:`Baseline`, with its options as attributes."""
+
+    center: bool
+    harmonics: Any
+    trend: Any
+    mode: Any
+    levels: Any
+    profile: Any

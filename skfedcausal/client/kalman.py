@@ -15,9 +15,9 @@ from sklearn.utils.validation import validate_data
 from ..callers import warn
 from ..containers import check_lengths, episode_starts
 from ..given import Lengths
-from ..parameters import Grouped, group_of
+from ..parameters import group_of
 from ..statespace.matrices import are_covariances
-from .baseline_options import Baseline
+from .baseline_options import Baseline, HasBaseline
 from .filtering import check_initial
 from .given import COMPLETE, GIVEN, check_matrices, checked_gain, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
@@ -42,7 +42,7 @@ _TINY = 1e-153  # standard deviation whose square can still be computed with
 
 
 @dataclass(repr=False, eq=False)
-class KalmanClient(Grouped, UnitClient):
+class KalmanClient(HasBaseline, UnitClient):
     """Kalman filter of one unit, with matrices given or identified from the unit's own data.
 
     The model is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y[t] = mean + C h[t] + v[t]`` with white Gaussian

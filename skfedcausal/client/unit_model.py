@@ -4,7 +4,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -413,16 +413,19 @@ class UnitClient(UnitFilter):
         wishes = {"inputs": inputs, "const": const, "local_model": local_model}
         return self.message_model.message(in_use(self, Y), starts, **wishes)
 
-    def __getattr__(self, name):
-        """What workers alone have a use for and was a method once."""
-        if name not in _ONCE_METHODS:
-            return self.__getattribute__(name)  # which raises, a property in words of its own
-        warn(
-            f"`{name}` of a UnitClient is for the worker of its unit, and will be no method any more. Leave it out.",
-            FutureWarning,
-        )
-        function = _ONCE_METHODS[name]
-        return function(self) if name == "may_refine" else partial(function, self)
+    if not TYPE_CHECKING:  # which would take every name for one that is there
+
+        def __getattr__(self, name):
+            """What workers alone have a use for and was a method once."""
+            if name not in _ONCE_METHODS:
+                return self.__getattribute__(name)  # which raises, a property in words of its own
+            warn(
+                f"`{name}` of a UnitClient is for the worker of its unit, and will be no method any more. "
+                "Leave it out.",
+                FutureWarning,
+            )
+            function = _ONCE_METHODS[name]
+            return function(self) if name == "may_refine" else partial(function, self)
 
 
 def _public_attributes(model, used, levels):

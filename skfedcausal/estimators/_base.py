@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from numbers import Integral
 from types import MethodType
-from typing import Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -141,14 +141,18 @@ class FederatedEstimator(
         tags.input_tags.allow_nan = True
         return tags
 
-    def __getattr__(self, name):
-        """Say of what `fit` learns that it is not there before."""
-        if hasattr(type(self), name):  # a property or method that has words of its own
-            return super().__getattribute__(name)
-        who = type(self).__name__
-        if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
-            raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
-        raise AttributeError((name in MOVED and moved(type(self), name)) or f"{who!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:  # which would take every name for one that is there
+
+        def __getattr__(self, name):
+            """Say of what `fit` learns that it is not there before."""
+            if hasattr(type(self), name):  # a property or method that has words of its own
+                return super().__getattribute__(name)
+            who = type(self).__name__
+            if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
+                raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
+            raise AttributeError(
+                (name in MOVED and moved(type(self), name)) or f"{who!r} object has no attribute {name!r}"
+            )
 
     def _validate_params(self):
         super()._validate_params()

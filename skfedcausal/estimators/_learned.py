@@ -13,6 +13,11 @@ from ..privacy.accountant import PrivacySpent
 class LearnedPlant:
     """Attributes of every fitted estimator."""
 
+    transport: Any  # as set in `communication`, as the next three
+    wire_dtype: str
+    lost_units: Any
+    max_bytes: int | None
+    _names_out: Any
     client_names_: tuple[str, ...]
     transition_: np.ndarray
     lag_transitions_: np.ndarray
@@ -43,6 +48,10 @@ class LearnedPlant:
 class LearnedInputs:
     """Attributes of a fitted estimator with inputs."""
 
+    missing: str  # as set in `input_model`, as the next three
+    basis: Any
+    instruments: Any
+    relays: Any
     input_: np.ndarray
     lag_inputs_: np.ndarray
     input_at_once_: np.ndarray
@@ -59,6 +68,18 @@ class LearnedInputs:
 class LearnedWatch:
     """Attributes of a fitted detector."""
 
+    signs: str  # as set in `evidence`, as the next four
+    statistic: str
+    prior: Any
+    percentile: float
+    n_steps: int
+    mode: Any  # as set in `baseline`, as the next one
+    levels: Any
+    _root_cause: Any  # `RootCauseServer` of the plant
+    _watch: Any  # this one, or a `FlagWatch`
+    _period: Any
+    fit: Any
+    transform: Any
     thresholds_: dict[str, float]
     false_alarms_: dict[str, Any]
     input_ranges_: dict[str, tuple[float, float]]

@@ -4,9 +4,8 @@ from inspect import isfunction
 from types import SimpleNamespace
 from typing import Any
 
-from sklearn.base import BaseEstimator
-
 from ..arguments import checked
+from ..bases import BaseEstimator
 from ..client.augmenter import LinearAugmenter
 from ..client.kalman import KalmanClient
 from ..containers.layout import listed

@@ -32,7 +32,6 @@ from ._streams import PlantStream, fault_table, verdict_reply
 class WatchingDetector(LearnedWatch, FederatedEstimator):
     """Base of the detector: how it reads records once it is fitted, and how it follows a plant."""
 
-    signs: str
     _stream: Any  # PlantStream that is followed
     _modes: Any = None  # PlantModes where a column tells them
     _late: Any = None  # names of inputs that are sent a row later, if any

@@ -28,7 +28,7 @@ class IncidentAtHome(NamedTuple):
     tags: list
     model: Any
     values: np.ndarray
-    index: pd.Index
+    index: pd.Index  # type: ignore[assignment]  # of the rows, and no method of a tuple
     start: int
     stop: int
 
@@ -165,10 +165,10 @@ def _at_home(est, X, incident, lengths, question):
     first, last = next((i, j) for i, j in episodes(plant.starts, plant.n_samples) if i <= row < j)
     Y = rows_at_home(plant, unit, kept["client"], slice(first, last))
     start = position(_plain(incident["start"]), index) - first
-    end = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
+    end: int = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
     rows = window_of(max(start, 0), row - first, end - first, len(Y))
-    index = pd.RangeIndex(first, first + len(Y)) if index is None else index[first : first + len(Y)]
-    return IncidentAtHome(unit, tag_names(asked.layout(), unit), kept["tags"], Y, index, *rows)
+    its = pd.RangeIndex(first, first + len(Y)) if index is None else index[first : first + len(Y)]
+    return IncidentAtHome(unit, tag_names(asked.layout(), unit), kept["tags"], Y, its, *rows)
 
 
 def _plain(row):

@@ -19,6 +19,8 @@ from ._asked import answering, asked_of, fitted
 if TYPE_CHECKING:
     from ..displays import ValidityDisplay
     from ..estimators._plant import PlantEstimator
+    from ..estimators.counterfactual import FederatedCounterfactualEstimator
+    from ..estimators.granger import FederatedGrangerEstimator
 
 _EFFECTS = ("cause", "effect", "verdict", "cause_tag", "effect_tag", "gain", "correlation", "delay", "delay_time")
 
@@ -345,14 +347,15 @@ def to_networkx(est: "PlantEstimator", *, undecided: bool = False) -> Any:
     graph = networkx.MultiDiGraph()
     graph.add_nodes_from(est.client_names_)
     kept = ["influence", "coupled", "cannot tell", "shared driver"] if undecided else ["influence"]
-    for link in est.links_.to_dict("records"):
+    links: list[dict[str, Any]] = est.links_.to_dict("records")  # type: ignore[assignment]  # columns have names
+    for link in links:
         if link["verdict"] in kept:
             cause, effect, kind = (link.pop(key) for key in ("cause", "effect", "kind"))
             graph.add_edge(cause, effect, key=kind, weight=link["norm"], **link)
     return graph
 
 
-def validity_display(est: "PlantEstimator") -> "ValidityDisplay":
+def validity_display(est: "FederatedGrangerEstimator | FederatedCounterfactualEstimator") -> "ValidityDisplay":
     """Picture of `validity_` (extra ``plot``).
 
     Parameters

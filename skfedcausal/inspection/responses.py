@@ -240,7 +240,7 @@ def dose_response(
     [0.0, 1.0]
     """
     asked_of(est, AskedInputs, "dose_response")
-    how = {"inputs": inputs, "lengths": lengths, "loops": loops, "confidence": confidence}
+    how: dict[str, Any] = {"inputs": inputs, "lengths": lengths, "loops": loops, "confidence": confidence}
     how |= {"margin": 0.0, "question": "would"}
     values = np.asarray(doses)
     if values.ndim != 1 or not len(values):

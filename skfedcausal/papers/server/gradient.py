@@ -19,7 +19,6 @@ from ...callers import warn
 from ...message.requests import Acknowledgement, Ask
 from ...message.states import EffectReply, SmoothedReply, StateMessage
 from ...message.training import ANSWERS, LocalModel, TrainingEnd, TrainRequest, later_answer
-from ...parameters import Grouped
 from ...server.dynamics import Plant as LearnedPlant
 from ...server.effects import ErrorsOfOneLag
 from ...server.joint import JointRecord
@@ -30,7 +29,7 @@ from ...statespace.matrices import spectral_radius
 from ...versioned import Versioned
 from . import rounds
 from .answers import ServerPrediction, untested_links
-from .options import Rates, StopRule
+from .options import Rates, StopRule, Trained
 from .state import Plant, Training
 from .step_sizes import VARIANTS, choose_sizes, load
 
@@ -38,7 +37,7 @@ _ROUNDS = {"batch": 3000, "online": 2}
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
-class GradientServer(Grouped, Versioned, BaseEstimator):
+class GradientServer(Trained, Versioned, BaseEstimator):
     """Learns the blocks between units as in the papers: clients and server descend on each other.
 
     Every unit corrects its filtered state by a function of its own measurements, ``h_hat_a = h_hat_c +

@@ -6,7 +6,7 @@ from numbers import Integral, Real
 
 from sklearn.utils._param_validation import Interval
 
-from ...parameters import ParameterGroup
+from ...parameters import Grouped, ParameterGroup
 
 _FROM_ZERO, _POSITIVE = (Interval(Real, 0, None, closed=closed) for closed in ("left", "neither"))
 
@@ -95,3 +95,13 @@ class StopRule(ParameterGroup):
         "loss_tol": [_FROM_ZERO, None],
         "callback": [callable, None],
     }
+
+
+class Trained(Grouped):
+    """Mixin of who takes :class:`Rates` and a :class:`StopRule`, with these as attributes."""
+
+    client_weight: float
+    max_iter: int | None
+    tol: float
+    loss_tol: float | None
+    callback: Callable | None
