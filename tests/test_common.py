@@ -130,7 +130,7 @@ def fit_plant(X, **settings):
 def answers(estimator, X):
     """Everything an estimator says about every row."""
     if isinstance(estimator, KalmanClient):
-        methods = ("transform", "filter", "predict", "residuals", "score_samples")
+        methods = ("transform", "filter", "predict", "score_samples")
         return {name: getattr(estimator, name)(X) for name in methods}
     table = {f"predict {model}": estimator.predict(X, model=model) for model in MODELS}
     return table | {"transform": estimator.transform(X), "score_samples": estimator.score_samples(X)}

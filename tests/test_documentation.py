@@ -36,12 +36,12 @@ def test_every_table_of_results_is_on_the_page_of_benchmarks():
     "package",
     [
         "", ".datasets", ".displays", ".federation", ".metrics", ".privacy", ".quality", ".containers",
-        ".testing", ".secure",
+        ".testing", ".secure", ".inspection",
     ],
 )  # fmt: skip
-def test_every_public_name_is_on_the_page_of_the_api(package):
+def test_every_public_name_is_on_a_page_of_the_reference(package):
     public = importlib.import_module(f"skfedcausal{package}").__all__
-    listed = {line.strip().rpartition(".")[2] for line in _PAGES["api"].splitlines()}
+    listed = {line.strip().rpartition(".")[2] for line in (_PAGES["api"] + _PAGES["rooms"]).splitlines()}
     assert [name for name in public if name[0] != "_" and name not in listed] == []
 
 

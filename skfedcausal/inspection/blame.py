@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 class IncidentAtHome(NamedTuple):
     """An incident as the unit sees it where it began: the unit, its tags and the model that judges them.
 
-    Its rows of the episode, (n_samples, n_tags), their index, and the window of the incident in them.
+    Its rows of the episode, (n_samples, n_tags), their labels, and the window of the incident in them.
     """
 
     unit: str
     tags: list
     model: Any
     values: np.ndarray
-    index: pd.Index  # type: ignore[assignment]  # of the rows, and no method of a tuple
+    labels: pd.Index
     start: int
     stop: int
 
@@ -139,7 +139,7 @@ def tag_trend(
         if name not in here.tags:
             raise ValueError(f"Got tag={name!r}; {here.unit!r} has {listed(here.tags)}.")
     places = [here.tags.index(name) for name in wanted]
-    found = [trend_of(here.model, here.values, k, *rows, here.index, here.tags[k]) for k in places]
+    found = [trend_of(here.model, here.values, k, *rows, here.labels, here.tags[k]) for k in places]
     return found if isinstance(tag, list) else found[0]
 
 
@@ -167,8 +167,8 @@ def _at_home(est, X, incident, lengths, question):
     start = position(_plain(incident["start"]), index) - first
     end: int = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
     rows = window_of(max(start, 0), row - first, end - first, len(Y))
-    its = pd.RangeIndex(first, first + len(Y)) if index is None else index[first : first + len(Y)]
-    return IncidentAtHome(unit, tag_names(asked.layout(), unit), kept["tags"], Y, its, *rows)
+    labels = pd.RangeIndex(first, first + len(Y)) if index is None else index[first : first + len(Y)]
+    return IncidentAtHome(unit, tag_names(asked.layout(), unit), kept["tags"], Y, labels, *rows)
 
 
 def _plain(row):

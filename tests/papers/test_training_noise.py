@@ -326,6 +326,21 @@ def test_what_phi_tells_has_the_noise_of_the_predicted_state():
         assert_array_equal(message.inputs, U[m][:-1])  # inputs are not what the papers protect
 
 
+def test_phi_is_trained_under_noise_as_without():
+    X, clients, U = make_plant_with_inputs()
+    server = GradientServer(max_iter=30, tol=0)
+    nearly_none = paper(epsilon=1e6, clip_norm=1e3)
+    plain, noisy = (
+        FederatedCounterfactualEstimator(clients, server=server, privacy=privacy).fit(X, inputs=U)
+        for privacy in (None, nearly_none)
+    )
+    for name in clients:
+        phi = noisy.augmenters_[name].phi_
+        assert np.abs(phi).max() > 0.01
+        # steps are of the largest measurement that the bound allows, not of those seen: slower, not elsewhere
+        assert_allclose(phi, plain.augmenters_[name].phi_, atol=0.1 * np.abs(phi).max())
+
+
 def test_nothing_else_of_a_record_with_inputs_leaves():
     (X, clients, U), (other, _, _) = make_plant_with_inputs(0), make_plant_with_inputs(1)
     told = []

@@ -220,9 +220,9 @@ def test_bad_values_are_refused_by_name(wrong):
     coupled, Y = example(n_samples=60)
     (name,) = wrong
     messages = coupled.messages(Y)
-    for method in ("fit", "screen"):
+    for ask in (LikelihoodServer.fit, screen):
         with pytest.raises(ValueError, match=f"The '{name}' parameter of Likelihood(Server|Options) must be"):
-            getattr(configured(LikelihoodServer, wrong), method)(messages)
+            ask(configured(LikelihoodServer, wrong), messages)
 
 
 def test_fitting_leaves_the_parameters_alone_and_starts_afresh():

@@ -361,11 +361,11 @@ class PaperNoise:
         """The unit's answer of a round as it leaves."""
         if isinstance(message, LocalModel):
             gram = training.problem.gram
-            curvature = np.array(correction_curvature(message.transition, gram, self.reach**2))
-            if training.constant is not None:
+            curvature = correction_curvature(message.transition, gram, self.reach**2)
+            if training.constant is not None:  # the pair of phi after the pair of theta
                 curvature += correction_curvature(np.eye(len(message.transition)), gram, 1.0)
             reach = self.largest_state**2 + self.drive**2
-            return replace(message, curvature=curvature, loss=self.reach**2, reach=reach)
+            return replace(message, curvature=np.array(curvature), loss=self.reach**2, reach=reach)
         if not isinstance(message, AugmentedMessage | PredictedMessage):
             return message  # says that training has ended
         of_filtered, of_augmented = self.stds(training.theta)

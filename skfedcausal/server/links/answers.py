@@ -105,6 +105,7 @@ def screen(server, messages):
     >>> table.loc[table["p_value"].idxmin(), ["cause", "effect"]].tolist()
     ['unit0', 'unit2']
     """
+    server._validate_params()
     record = with_knowledge(server, JointRecord.from_messages(messages))
     if len(record.names) > LARGE:
         from ..sparse.server import asks_for_the_whole, screened_table  # for plants of many units

@@ -11,6 +11,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.fitting import settings_of
 from skfedcausal.server.joint import JointRecord, usual_information
+from skfedcausal.server.links.answers import screen
 from skfedcausal.server.prediction import PlantFilter, smooth_record
 from skfedcausal.server.sparse import memory
 from skfedcausal.server.sparse.cover import radius
@@ -318,9 +319,9 @@ def test_what_gaps_need_of_memory_is_said(monkeypatch, many):
     about = UNITS, UNITS, 1500
     assert memory.needed_memory(1500, UNITS, UNITS, has_gaps=True) > memory.needed_memory(1500, UNITS, UNITS)
     monkeypatch.setattr(memory, "allowed_memory", lambda: memory.needed_memory(*about[::-1]) + 1)
-    for ask in (LikelihoodServer().fit, LikelihoodServer().screen):
+    for ask in (LikelihoodServer.fit, screen):
         with pytest.raises(MemoryError, match="1500 rows with gaps needs"):
-            ask(messages_of(gapped, truth))
+            ask(LikelihoodServer(), messages_of(gapped, truth))
 
 
 def test_units_that_are_mostly_away_ask_for_the_whole(many):
