@@ -90,7 +90,9 @@ def looks_back(what, method, Y, ahead=0):
 
 def real(value, shape, what):
     """Whether `value` is an array of finite real numbers of this shape."""
-    require(isinstance(value, np.ndarray), f"{what} is a {type(value).__name__}; give an ndarray of floats.")
+    is_real = isinstance(value, np.ndarray) and value.dtype.kind in "fiu"
+    came = f"an ndarray of {value.dtype}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"
+    require(is_real, f"{what} is {came}; give an ndarray of floats.")
     require(value.shape == shape, f"{what} has shape {value.shape}, expected {shape}.")
     return require(np.isfinite(value).all(), f"{what} has values that are not finite.")
 

@@ -187,6 +187,13 @@ def _matrices(seen):
     return check.covariance(seen.one.process_cov_, "`process_cov_`")
 
 
+def _fits(seen):
+    if not hasattr(seen.given, "fit") or seen.one.needs_replies:
+        return True
+    used = seen.new()
+    return check.require(used.fit(seen.messages) is used, "End `fit` with `return self`.")
+
+
 def _messages_stay(seen):
     stayed = all(check.bits(message) == was for message, was in seen.fit.sent)
     return stayed and check.asked("filter", seen.filter, seen.messages)
@@ -235,6 +242,7 @@ _SERVER = {
     ),
     "`transition_` and `process_cov_` are finite matrices, the second a covariance": _matrices,
     "a dialogue goes on without an error": lambda seen: seen.fit.finished() is seen.one,
+    "`fit(messages)` of one that learns in one round returns the server": _fits,
     "messages are not changed: work on copies": _messages_stay,
     "another order of the units gives the same plant: take states by `state_slices_`": _same_order,
     "`filter(messages)` gives states of every row": lambda seen: all(

@@ -1,7 +1,7 @@
 """Checks of parts that work at a unit: its model, its augmenter and its privacy mechanism."""
 
 from copy import copy, deepcopy
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from ..client.answers import unit_message
 from ..client.augmenter import as_augmenter
+from ..client.extended_kalman import ExtendedKalmanClient
 from ..client.unit_model import UnitClient
 from ..client.worker import fitted_client
 from ..message.states import StateMessage
@@ -109,10 +110,21 @@ class _SeenClient(check.Seen):
         return message.z, np.broadcast_to(message.J, (_ROWS, *message.patterns.shape[1:]))
 
     def filter(self, Y):
-        return np.asarray(self.one.filter(Y, lengths=_LENGTHS))
+        return self.one.filter(Y, lengths=_LENGTHS)
 
     def predict(self, Y):
-        return np.asarray(self.one.predict(Y, lengths=_LENGTHS))
+        return self.one.predict(Y, lengths=_LENGTHS)
+
+    def measurements(self, states):
+        return self.one.measurements(states)
+
+    def said(self, Y):
+        """The message by the method that everybody may call."""
+        return self.one.message(Y, lengths=_LENGTHS, const=True, local_model=True)
+
+    @property
+    def states(self):
+        return np.ones((7, self.message.z.shape[1]))
 
 
 def _fits(seen):
@@ -159,10 +171,38 @@ def _holes(seen):
 
 def _finite(seen):
     n, d = seen.message.z.shape[1], seen.Y.shape[1]
-    check.real(np.asarray(seen.one.measurements(np.ones((7, n)))), (7, d), "`measurements(states)`")
+    check.asked("measurements", seen.measurements, seen.states)
+    check.real(seen.measurements(seen.states), (7, d), "`measurements(states)`")
     for Y in (seen.Y, _holes(seen)):
         check.real(seen.predict(Y), (_ROWS, d), "`predict(X)`")
         check.real(seen.filter(Y), (_ROWS, n), "`filter(X)`")
+    return True
+
+
+def _says(seen):
+    """Whether the method of a client says what its unit sends."""
+    if seen.is_box:
+        return True
+    said = seen.said(seen.Y)
+    check.require(isinstance(said, StateMessage), f"`message` gave a {type(said).__name__}; return a StateMessage.")
+    check.asked("message", seen.said, seen.Y.copy())
+    sent = seen.message
+    for name in ("z", "patterns", "const", "transition", "process_cov"):
+        check.real(getattr(said, name), getattr(sent, name).shape, f"`{name}` of `message(X)`")
+        check.require(check.close(getattr(said, name), getattr(sent, name)), f"`{name}` of both are not the same.")
+    return True
+
+
+def _scikit_learn(seen):
+    """Whether the methods that a client has for scikit-learn's sake give what they are called after."""
+    one = seen.one.box if seen.is_box else seen.one
+    if not isinstance(one, (UnitClient, ExtendedKalmanClient)):
+        return True
+    shapes = {"transform": (_ROWS, seen.message.z.shape[1]), "predict": seen.Y.shape, "score_samples": (_ROWS,)}
+    for name, shape in shapes.items():
+        ask = partial(getattr(one, name), lengths=_LENGTHS)
+        check.real(ask(seen.Y), shape, f"`{name}(X)`")
+        check.asked(name, ask, seen.Y.copy())
     return True
 
 
@@ -201,6 +241,8 @@ _CLIENT = {
         check.unmoved(ask.__name__, ask, seen.Y, _FIRST, _SECOND) for ask in (seen.filter, seen.predict)
     ),
     "message and filter are about the same states: z = C' R^-1 (y - mean), J = C' R^-1 C": _agree,
+    "`message(X)` says what the unit sends": _says,
+    "`transform`, `predict` and `score_samples` of one that scikit-learn can use give finite numbers": _scikit_learn,
 } | check.FITTED
 
 # -- augmenters --------------------------------------------------------------------------------------
@@ -412,6 +454,9 @@ def _comes_back(seen):
     releases = seen.release(records)
     check.require(check.bits(records) == before, "It changed a record in place. Work on a copy.")
     check.require(releases.keys() == records.keys(), f"Of {list(records)} came {list(releases)}.")
+    for name, release in releases.items():
+        kind = getattr(release.values, "dtype", type(release.values).__name__)
+        check.require(kind == np.float64, f"The values of {name!r} are {kind}; give an ndarray of float64.")
     return all(
         np.array_equal(np.isnan(releases[name].values), np.isnan(Y))
         and not np.isinf(releases[name].values).any()
@@ -498,6 +543,8 @@ def _frequencies(seen):
     flags, confusion = seen.records(_MANY), seen.given.confusion
     came = seen.release(flags)
     for name, pairs in flags.items():
+        kind = getattr(came[name], "dtype", type(came[name]).__name__)
+        check.require(kind == np.dtype(bool), f"The flags of {name!r} are {kind}; give an ndarray of bool.")
         true, shown = (2 * one[:, 0] + one[:, 1] for one in (pairs, came[name]))
         counts = np.zeros((4, 4))
         np.add.at(counts, (true, shown), 1)

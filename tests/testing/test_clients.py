@@ -330,3 +330,33 @@ class BoxSmoother(Box):
 def test_a_wrong_client_is_named_with_its_rule(client, sentence):
     with pytest.raises(AssertionError, match=f"(?s)^{type(client).__name__} breaks the rule: .*(?:{sentence})"):
         check_client(client)
+
+
+SPOILT = {
+    "none": lambda given, X: None,
+    "a list": lambda given, X: given.tolist() if hasattr(given, "tolist") else [given],
+    "complex": lambda given, X: given + 0j if hasattr(given, "dtype") else replace(given, z=given.z + 0j),
+    "half": lambda given, X: given[::2] if hasattr(given, "dtype") else replace(given, z=given.z[::2]),
+    "drawn": lambda given, X: given if given is None else _drawn(given),
+    "in place": lambda given, X: X.__setitem__(0, 0.0) or given,
+}
+
+
+def _drawn(given):
+    noise = np.random.default_rng().standard_normal()
+    return given + noise if hasattr(given, "dtype") else replace(given, z=given.z + noise)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("how", SPOILT)
+@pytest.mark.parametrize("method", ["message", "filter", "predict", "measurements", "transform", "score_samples"])
+@pytest.mark.parametrize("base", [Duck, Mean], ids=lambda base: base.__name__)
+def test_what_a_method_gives_is_looked_at_whoever_calls_it(base, method, how):
+    if not hasattr(base, method):
+        pytest.skip("the client has no such method, and needs none")
+
+    def spoilt(self, X, **settings):
+        return SPOILT[how](getattr(base, method)(self, X, **settings), X)
+
+    with pytest.raises(AssertionError, match="breaks the rule"):
+        check_client(type("Spoilt", (base,), {method: spoilt})())

@@ -342,3 +342,16 @@ def test_a_wrong_server_is_named_with_its_rule(server, sentence):
         AssertionError, match=rf"(?s)^{type(server).__name__} breaks the rule: .*" + "(?:" + sentence + ")"
     ):
         check_server(server)
+
+
+@pytest.mark.parametrize("given", [None, [], {}], ids=str)
+def test_what_fit_gives_is_looked_at(given):
+    class NoReturn(Apart):
+        def fit(self, messages):
+            super().fit(messages)
+            return given
+
+    with pytest.raises(
+        AssertionError, match=r"NoReturn breaks the rule: `fit.messages.` .* End `fit` with `return self`"
+    ):
+        check_server(NoReturn())
