@@ -37,6 +37,20 @@ if TYPE_CHECKING:
 
         def get_feature_names_out(self, input_features: Any = None) -> Any: ...
 
+    class StandardScaler(TransformerMixin, BaseEstimator):
+        """Columns of zero mean and unit variance."""
+
+        mean_: np.ndarray
+        var_: np.ndarray
+        scale_: np.ndarray
+        n_features_in_: int
+        feature_names_in_: np.ndarray
+
+        def __init__(self, *, copy: bool = True, with_mean: bool = True, with_std: bool = True) -> None: ...
+        def fit(self, X: Any, y: None = None, sample_weight: Any = None) -> Self: ...
+        def transform(self, X: Any, copy: bool | None = None) -> Any: ...
+        def inverse_transform(self, X: Any, copy: bool | None = None) -> Any: ...
+
     class RegressorMixin:
         """Regressors."""
 

@@ -1,19 +1,27 @@
 """Scaling that every unit can do alone."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+<<<<<<< HEAD
 from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
+=======
+>>>>>>> save
 from sklearn.utils._set_output import _get_output_config
 
 from ..versioned import Versioned
 from .arrays import as_native, column_names, kinds, to_floats
 from .clients import ClientArrays, n_dimensions, opened
 from .plant import stack_clients
+
+if TYPE_CHECKING:
+    from ..bases import StandardScaler
+else:
+    from sklearn.preprocessing import StandardScaler
 
 
 class UnitScaler(Versioned, StandardScaler):

@@ -104,7 +104,7 @@ class PlantTruth:
     missing: list[np.ndarray]
 
     @cached_property
-    def links(self) -> Any:
+    def links(self) -> pd.DataFrame:
         """Influences between different units, see Attributes."""
         rows = []
         sources = ("state", self.transition, self.state_slices), ("input", self.input, self.input_slices)
