@@ -8,6 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils._set_output import _get_output_config
 
 from .arrays import as_native
+from .layout import listed
 from .plant import stack_clients
 
 
@@ -70,9 +71,19 @@ class UnitScaler(StandardScaler):
         Raises
         ------
         ValueError
-            If X is no table of numbers.
+            If X is no table of numbers, or the squares of some cannot be computed.
         """
-        return super().fit(_table(X), y, sample_weight)
+        table = _table(X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            fitted = super().fit(table, y, sample_weight)
+        lost = np.flatnonzero(~np.isfinite(self.var_) & ~np.isnan(self.mean_)) if self.with_std else ()
+        if len(lost):
+            large = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))[lost].tolist()
+            raise ValueError(
+                f"Values of {listed(large, 4)} are so large that their squares cannot be computed. Give them in other "
+                "units, and take out values that no sensor can have reported."
+            )
+        return fitted
 
     def transform(self, X, copy=None):
         """Scaled columns.

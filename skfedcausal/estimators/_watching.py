@@ -13,7 +13,7 @@ from ..beside import beside
 from ..client.blame import rows_at_home, tag_names, trend_of, window_of
 from ..client.units import UnitStreams
 from ..containers.layout import listed
-from ..containers.rows import check_following, check_sampling, has_stopped, position, warn_of_gaps
+from ..containers.rows import check_following, check_sampling, check_zone, has_stopped, position, warn_of_gaps
 from ..federation.ledger import StreamLedger
 from ..message.watching import FlagMessage, FlagsRequest
 from ..server.running import check_forget
@@ -197,6 +197,7 @@ class WatchingDetector(FederatedEstimator):
 
     def _advance_part(self, plant):
         stream = self._stream
+        check_zone(plant.index, stream.last_time)
         plant = _timed(plant, stream.last_time, self._period)
         beyond = self._warn_beyond(plant, stream.beyond, StreamWarning)
         if has_stopped(plant.index, stream.last_time, self._period):
@@ -614,7 +615,8 @@ class WatchingDetector(FederatedEstimator):
 
 def _timed(plant, last, period):
     """Rows with times, where those before them had some: rows without count as the next ones."""
-    if last is None or period is None or isinstance(plant.index, pd.DatetimeIndex) or not plant.n_samples:
+    is_timed = isinstance(plant.index, (pd.DatetimeIndex, pd.TimedeltaIndex))
+    if not isinstance(last, pd.Timestamp) or period is None or is_timed or not plant.n_samples:
         return plant
     warnings.warn(
         f"{plant.n_samples} rows came without times: they are taken to follow {last}, one sampling period apart. The "

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..containers.clock import read_clock, ticks
 from ..containers.layout import listed
 from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times
 from .written import written
@@ -14,6 +15,7 @@ from .written import written
 _LOOKED_AT = 3000  # cells of a column, about, by which it is told whether it holds words
 _MOST_WORDS = 0.5  # share of the cells of a column that may be words; with more it is a text column
 _LONG = 2  # rows of one time, on average, from which on a table looks like one of a row for every value
+_SINCE_1970 = 1e9  # seconds, of 2001
 # least code, mask, good and uncertain: the two highest of the 32 bits of OPC UA, of the eight of OPC DA
 _STANDARDS = (2**30, -(2**30), 0, 2**30), (192, 192, 192, 64)
 
@@ -36,6 +38,7 @@ class ExportTable(NamedTuple):
     frame: pd.DataFrame
     texts: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
+    runs: tuple[int, ...] | None = None  # rows of each run that an index names
 
 
 def bad_marks(values):
@@ -76,6 +79,7 @@ def export_table(export, dialect, where):
         return ExportTable(pd.DataFrame(kept), said=said)
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
+    clock = read_clock(table.index)
     wanted = [column for column in table.columns if not _matches(column, dialect.drop)]
     found = _wide(table[wanted], times, dialect, where, skip_texts=True)
     stamps = [column for column in found.texts if times is None and _are_times(table[column])]
@@ -89,7 +93,9 @@ def export_table(export, dialect, where):
             f"{where} has {len(times)} rows of {times.nunique()} times, a row for every value: {heads}? Call these "
             "columns 'tag' and 'value'."
         )
-    return ExportTable(found.frame, found.texts, said)
+    if times is None and ticks(clock.times) is not None:
+        return ExportTable(found.frame.set_axis(clock.times), found.texts, said, clock.runs)
+    return ExportTable(found.frame, found.texts, said, clock.runs)
 
 
 def _are_times(column):
@@ -159,14 +165,21 @@ def _split_times(table, names, time=None):
     """Times as they are written, None where there are none, and the table without them."""
     column = _pick(names, TIME_NAMES) if time is None else names[str(time).strip().lower()]
     times = None
-    if time is None and isinstance(table.index, pd.DatetimeIndex):
-        times = pd.Series(table.index, index=table.index)
+    if time is None and _tells_times(clock := read_clock(table.index).times):
+        times = pd.Series(clock, index=table.index)
     elif time is None and None not in (both := [_pick(names, WORDS["dates"][part]) for part in ("date", "time")]):
         times = table[both[0]].astype(str) + " " + table[both[1]].astype(str)
         table = table.drop(columns=both)
     elif column is not None:
         times, table = table[column], table.drop(columns=column)
     return times, table.set_axis([str(column).strip() for column in table.columns], axis=1)
+
+
+def _tells_times(index):
+    """Whether an index holds times, or numbers that can only be those since 1970."""
+    if isinstance(index, pd.DatetimeIndex):
+        return True
+    return index.dtype.kind in "iuf" and len(index) > 0 and bool(index.min() >= _SINCE_1970)
 
 
 def _long(table, times, roles, dialect, where):

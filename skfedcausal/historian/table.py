@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..containers.clock import is_numbering
 from ..containers.layout import SEPARATOR, check_unit_names, listed, split_flat_names
+from ..containers.rows import sampling_period
 from ..quality.check import checked
 from ..quality.report import PlantCheck, with_findings
 from .fixes import FIXES, apply_fixes, read_fixes
 from .forms import Dialect, bad_marks, export_table
-from .grid import on_grid, usual_step
+from .grid import on_grid, time_text
 from .naming import unit_names
+from .steps import EvenStep, usual_step
 
 _PASSES = 3  # over the findings
 _LEAST_ROWS = 2
@@ -139,19 +142,19 @@ class PlantTable:
             source = [source]
         drop = tuple([drop] if isinstance(drop, str) else drop)
         dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time)
-        table, left_out, told = _raw_table(source, units, dialect, clock)
+        table, left_out, told, runs = _raw_table(source, units, dialect, clock)
         if len(table) < _LEAST_ROWS:
             raise ValueError(f"The record has one row; give a row per time step, {_LEAST_ROWS} at the very least.")
         said = [*told, *(f"left out: {name!r} {why}" for name, why in left_out.items())]
-        lengths, rows_found, step = (len(table),), (), every
-        if isinstance(table.index, pd.DatetimeIndex):
-            gridded = on_grid(table, every)
+        lengths, rows_found = (len(table),), ()
+        if not isinstance(table.index, (pd.DatetimeIndex, pd.TimedeltaIndex)) and (every or tz) is not None:
+            raise ValueError("The record has no column of times, so a step (every) and a zone (tz) mean nothing.")
+        if tz is not None and getattr(table.index, "tz", None) is not None:
+            table.index = table.index.tz_convert(tz)
+        if not is_numbering(table.index):
+            gridded = on_grid(table, every, runs)
             table, lengths, rows_found = gridded.frame, gridded.lengths, gridded.findings
             said += gridded.said
-            if tz is not None and table.index.tz is not None:
-                table.index = table.index.tz_convert(tz)
-        elif step is not None or tz is not None:
-            raise ValueError("The record has no column of times, so a step (every) and a zone (tz) mean nothing.")
         plant = cls(table, lengths, _checked(table, lengths, whole=not fixes), _zone(table, tz), tuple(said), left_out)
         return put_right(plant, fixes, rows_found)
 
@@ -163,7 +166,7 @@ class PlantTable:
     @property
     def step(self):
         """Time from one row to the next, None where rows have no times."""
-        return usual_step(self.frame.index) if isinstance(self.frame.index, pd.DatetimeIndex) else None
+        return sampling_period(self.frame.index)
 
     @property
     def fix_first(self):
@@ -218,10 +221,9 @@ class PlantTable:
     def __repr__(self):
         times, rows = "", f"{len(self.frame)} rows"
         if self.step is not None:
-            first, last = self.frame.index[0], self.frame.index[-1]
+            first, last = map(time_text, (self.frame.index[0], self.frame.index[-1]))
             zone = f" ({self.zone})" if self.zone else ""
-            times = f" every {self.step.total_seconds():g} s from {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S}"
-            times += zone
+            times = f" every {usual_step(self.frame.index)} from {first} to {last}{zone}"
         head = f"{len(self.units)} units, {self.frame.shape[1]} tags, {rows}{times}"
         return "\n".join([head, *self.said, *self.fix_first])
 
@@ -265,13 +267,13 @@ def _zone(table, tz):
 def _raw_table(source, units, dialect, clock):
     """Table of all units in the order of the rows of the file, the columns left out with the reasons, what was done."""
     if isinstance(source, Mapping):
-        return _joined(source, dialect, clock)
+        return *_joined(source, dialect, clock), None
     if clock:
         raise ValueError("clock= is for records of each unit, {unit: export}: one record has one clock.")
-    table, texts, said = _one_after_another(source, dialect, "the record")
+    table, texts, said, runs = _one_after_another(source, dialect, "the record")
     names, others = unit_names(list(table), units)
     left_out = dict.fromkeys(texts, "holds no numbers") | dict.fromkeys(others, "belongs to no unit")
-    return table[list(names)].rename(columns=names), left_out, said
+    return table[list(names)].rename(columns=names), left_out, said, runs
 
 
 def _one_after_another(source, dialect, where):
@@ -281,11 +283,12 @@ def _one_after_another(source, dialect, where):
     said: list[str] = []
     for k, one in enumerate(source if several else [source]):
         place = str(one) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
-        table, words, told = export_table(one, dialect, place)
+        table, words, told, runs = export_table(one, dialect, place)
         tables.append(table)
         texts += words
         said += told if not several else [f"{text} in part {k}" for text in told]
-    return (tables[0] if len(tables) == 1 else pd.concat(tables)), dict.fromkeys(texts), said
+    joined = tables[0] if len(tables) == 1 else pd.concat(tables)
+    return joined, dict.fromkeys(texts), said, runs if len(tables) == 1 else None
 
 
 def _joined(exports, dialect, clock):
@@ -295,14 +298,14 @@ def _joined(exports, dialect, clock):
     left_out: dict[str, str] = {}
     said: list[str] = []
     for unit, export in exports.items():
-        table, texts, told = _one_after_another(export, dialect, f"unit {unit!r}")
+        table, texts, told, _ = _one_after_another(export, dialect, f"unit {unit!r}")
         said += [f"{text} of {unit}" for text in told]
         left_out |= {f"{unit}{SEPARATOR}{text}": "holds no numbers" for text in texts}
         if clock and unit in clock:
             table.index = table.index + pd.Timedelta(clock[unit])
         tables[unit] = table.rename(columns=lambda tag, unit=unit: f"{unit}{SEPARATOR}{tag}")
-    timed = [unit for unit, table in tables.items() if isinstance(table.index, pd.DatetimeIndex)]
-    zoned = [unit for unit in timed if tables[unit].index.tz is not None]
+    timed = [unit for unit, table in tables.items() if not is_numbering(table.index)]
+    zoned = [unit for unit in timed if getattr(tables[unit].index, "tz", None) is not None]
     if 0 < len(timed) < len(tables) or 0 < len(zoned) < len(timed):
         missing = listed([unit for unit in tables if unit not in (zoned or timed)])
         raise ValueError(f"The records of {missing} have no {'zone' if zoned else 'times'} and others do: pass tz=....")
@@ -310,7 +313,13 @@ def _joined(exports, dialect, clock):
         raise ValueError("The records of the units have no times and different numbers of rows; give them times.")
     if timed:
         steps = {unit: usual_step(table.index) for unit, table in tables.items()}
-        widest = max(step for step in steps.values() if step is not None)
-        tables = {unit: on_grid(table, None if steps[unit] == widest else widest)[0] for unit, table in tables.items()}
-        tables = {unit: table[~table.index.duplicated(keep="last")] for unit, table in tables.items()}
+        widest = max(
+            (step for step in steps.values() if isinstance(step, EvenStep)), key=lambda step: step.size, default=None
+        )
+        every = {
+            unit: None if step in (widest, None) or widest is None else widest.size for unit, step in steps.items()
+        }
+        gridded = {unit: on_grid(table, every[unit]) for unit, table in tables.items()}
+        said += [f"{text} of {unit}" for unit, grid in gridded.items() for text in grid.said]
+        tables = {unit: grid.frame[~grid.frame.index.duplicated(keep="last")] for unit, grid in gridded.items()}
     return pd.concat(tables.values(), axis=1).sort_index(), left_out, said

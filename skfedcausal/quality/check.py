@@ -134,14 +134,17 @@ def _add(found, unit, what, value, *, label=None, column="", rows=None, ends=Non
 
 def _check_order(unit, label, found, lengths):
     """Rows of an episode that go back in time or have that of another."""
-    if unit.index is None:
+    if unit.times is None:
         return
     starts = () if lengths is None else np.cumsum(np.asarray(lengths)[:-1])
     for rows in np.split(np.arange(len(unit.times)), starts):
         times = unit.times[rows]
         segment = repeated_stretch(times)
         if segment is not None:
-            seconds = (segment[1] - segment[0] + unit.step).total_seconds()
+            span = segment[1] - segment[0]
+            seconds = (
+                float(span) if not isinstance(span, pd.Timedelta) else (span + (unit.step or 0 * span)).total_seconds()
+            )
             kind = {"no order": "rows in no order", "episodes": "episodes"}.get(times_back(times)[0], "repeated hour")
             _add(found, unit, kind, seconds, label=label, ends=segment, sentence=repeated_text(times))
 
