@@ -26,13 +26,19 @@ class FileError(ValueError):
 def parser_for(command, description):
     """Parser with the options that all commands on a file have."""
     reader = parser(command, description, settings=False, json=False)
-    reader.add_argument("file", nargs="+", help="CSV or Parquet file, wide or long; several: one per unit, UNIT=FILE")
+    reader.add_argument(
+        "file",
+        nargs="+",
+        help="file of all units (CSV, Excel, Parquet, JSON, SQLite), folder of one file per tag, or address of a "
+        "database; several: UNIT=FILE, a unit's one after the other",
+    )
     reader.add_argument(
         "--units",
         "--clients",
         default="prefix",
         metavar="PATTERN",
-        help="which unit a column belongs to: 'prefix' (what stands before the first separator), a pattern such as "
+        help="which unit a column belongs to: 'prefix' (what stands before the first separator, or the first level of "
+        "names that differs), 'level 3' (of SITE.AREA.UNIT.TAG), a pattern such as "
         "'{unit}[:/._-]{tag}', a regular expression with a group 'unit', or a JSON file {\"unit\": [\"column\", ...]} "
         "of names and globs; capitals do not matter, other columns are left out",
     )
@@ -55,6 +61,8 @@ def parser_for(command, description):
         action=argparse.BooleanOptionalAction,
         help="03/04/2026 is the third of April, or with --no- of March",
     )
+    reader.add_argument("--names", metavar="NAMES", help="names of the columns of a file without a header, by commas")
+    reader.add_argument("--query", metavar="SQL", help="what to read of a database that has several tables")
     reader.add_argument("--every", help="step of the table, for example 10s; default: that of the file")
     reader.add_argument("--tz", help="zone of the plant's clock, for example Europe/Berlin")
     reader.add_argument("--out", help="folder for the results; default: the file's name and the command")
@@ -153,8 +161,11 @@ def read_plant_file(options):
     several = len(named) > 1 or bool(named[0][1] and not Path(options.file[0]).exists())
     if several and not all(sign for _, sign, _ in named):
         raise FileError(f"Got {len(named)} files; say which unit each one is: boiler=boiler.csv turbine=turbine.csv.")
+    exports: dict[str, list[str]] = {}
+    for unit, _, path in named if several else ():
+        exports.setdefault(unit, []).append(path)
     return PlantTable.read(
-        {unit: path for unit, _, path in named} if several else options.file[0],
+        {unit: own if len(own) > 1 else own[0] for unit, own in exports.items()} if several else options.file[0],
         units=options.units,
         tz=options.tz,
         every=options.every,
@@ -163,6 +174,8 @@ def read_plant_file(options):
         drop=options.drop,
         bad_values=options.bad,
         dayfirst=options.dayfirst,
+        names=None if options.names is None else tuple(name.strip() for name in options.names.split(",")),
+        query=options.query,
     )
 
 

@@ -12,6 +12,7 @@ from ..quality.report import Finding, finding
 from .steps import JITTER, ON_GRID, EvenStep, usual_step
 
 MOST_MISSING = 100  # rows that may be missing inside an episode; they stay as rows without values
+_TURNED = 0.9  # share of the steps that go back where rows came newest first
 _LEAST_ROWS = 10  # of an episode; shorter ones are left out
 
 
@@ -52,8 +53,10 @@ def _runs_in_order(table, runs):
 def _in_order(table):
     """Records in order of time, findings about the order they came in, and what was done in words."""
     said, findings = [], []
-    if len(table) > 1 and np.median(np.sign(np.diff(ticks(table.index)))) < 0:
-        table, said = table.iloc[::-1], ["order: rows came newest first and were turned round"]
+    steps = np.sign(np.diff(ticks(table.index)))
+    if len(steps) and np.median(steps) < 0:
+        table = table.iloc[::-1]
+        said += ["order: rows came newest first and were turned round"] * bool((steps < 0).mean() > _TURNED)
     times = table.index
     kind, back = times_back(times)
     if kind == "episodes":

@@ -13,10 +13,12 @@ from ..containers.layout import SEPARATOR, check_unit_names, listed, split_flat_
 from ..containers.rows import sampling_period
 from ..quality.check import checked
 from ..quality.report import PlantCheck, with_findings
+from .dialect import Dialect
 from .fixes import FIXES, apply_fixes, read_fixes
-from .forms import Dialect, bad_marks, export_table
+from .folders import files_of, is_folder, named_by_file, together
+from .forms import bad_marks, export_table
 from .grid import on_grid, time_text
-from .naming import unit_names
+from .naming import levels_of, unit_names
 from .steps import EvenStep, usual_step
 
 _PASSES = 3  # over the findings
@@ -88,20 +90,24 @@ class PlantTable:
         clock=None,
         good=None,
         keep_uncertain=False,
+        names=None,
+        query=None,
     ):
-        """Read a plant's record from files or frames, as historians export it.
+        """Read a plant's record from files, databases or frames, as historians and tools export it.
 
-        Exports are wide or long, CSV (any separator, decimal commas) or Parquet, one for all units or some for
-        each. Rows that are missing are filled in without values, longer gaps end an episode, columns without
-        numbers are left out; `said` names all of it.
+        Exports are wide or long, in text (any separator, decimal commas), workbooks, Parquet, JSON or databases, one
+        for all units or some for each, or a folder with a file for each tag. Rows that are missing are filled in
+        without values, longer gaps end an episode, columns without numbers are left out; `said` names all of it.
 
         Parameters
         ----------
-        source : path, file object, DataFrame, or dict of str to those
-            One record of all units, or one for each by its name; a list is one after the other.
+        source : path, address of a database, file object, DataFrame, or dict of str to those
+            One record of all units, or one for each by its name; a list is one after the other, or side by side where
+            each has tags of its own. So is a folder.
         units : str or dict, default="prefix"
             Which unit a column of a single record belongs to. "prefix": what stands before the first
-            separator. A pattern: ``"{unit}[:/._-]{tag}"``, a glob or a regular expression with a group ``unit``.
+            separator, or the first level of names such as ``SITE1.BLR.B01.PT101`` that differs. "level 3": what stands
+            at that level. A pattern: ``"{unit}[:/._-]{tag}"``, a glob or a regular expression with a group ``unit``.
             A dict, or a JSON file, of names or globs by unit. Capitals do not matter.
         tz : str, default=None
             The plant's own zone, for example ``"Europe/Berlin"``.
@@ -115,6 +121,10 @@ class PlantTable:
             Names of columns to leave out; ``*`` and ``?`` stand for other letters.
         bad_values : collection of str or float, default=()
             Texts and numbers that stand for a bad value besides the usual ones.
+        names : sequence of str, default=None
+            Names of the columns of a file without a header.
+        query : str, default=None
+            Query of a database that has several tables, in SQL.
         dayfirst, good, keep_uncertain, clock
             As in :func:`read_historian`.
 
@@ -141,7 +151,7 @@ class PlantTable:
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
         drop = tuple([drop] if isinstance(drop, str) else drop)
-        dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time)
+        dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time, names, query)
         table, left_out, told, runs = _raw_table(source, units, dialect, clock)
         if len(table) < _LEAST_ROWS:
             raise ValueError(f"The record has one row; give a row per time step, {_LEAST_ROWS} at the very least.")
@@ -150,7 +160,7 @@ class PlantTable:
         if not isinstance(table.index, (pd.DatetimeIndex, pd.TimedeltaIndex)) and (every or tz) is not None:
             raise ValueError("The record has no column of times, so a step (every) and a zone (tz) mean nothing.")
         if tz is not None and getattr(table.index, "tz", None) is not None:
-            table.index = table.index.tz_convert(tz)
+            table = table.set_axis(table.index.tz_convert(tz))
         if not is_numbering(table.index):
             gridded = on_grid(table, every, runs)
             table, lengths, rows_found = gridded.frame, gridded.lengths, gridded.findings
@@ -272,23 +282,42 @@ def _raw_table(source, units, dialect, clock):
         raise ValueError("clock= is for records of each unit, {unit: export}: one record has one clock.")
     table, texts, said, runs = _one_after_another(source, dialect, "the record")
     names, others = unit_names(list(table), units)
+    if units == "prefix" and (levels := levels_of(list(table))) is not None:
+        said = [*said, *_levels_told(levels, dict.fromkeys(split_flat_names(list(names.values()))))]
     left_out = dict.fromkeys(texts, "holds no numbers") | dict.fromkeys(others, "belongs to no unit")
     return table[list(names)].rename(columns=names), left_out, said, runs
 
 
+def _levels_told(levels, units):
+    """Sentence on the levels of names where the first one is not that of the units."""
+    _, first, values = levels
+    if first == 1:
+        return
+    others = [f"{level}: {listed(list(found), 4, quoted=False)}" for level, found in values.items()]
+    yield f"units: {listed(list(units), 8, quoted=False)} are level {first} of the names ({'; '.join(others)})"
+
+
 def _one_after_another(source, dialect, where):
-    """One export, or several below each other, as they are in time, columns without numbers, what was done."""
-    several = isinstance(source, (list, tuple))
+    """One export, or several of a unit or plant, as they are in time, columns without numbers, what was done."""
+    parts = files_of(source) if is_folder(source) else source
+    several = isinstance(parts, (list, tuple))
     tables, texts = [], []
     said: list[str] = []
-    for k, one in enumerate(source if several else [source]):
+    for k, one in enumerate(parts if several else [parts]):
         place = str(one) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
-        table, words, told, runs = export_table(one, dialect, place)
+        table, words, told, runs = export_table(one, dialect, place, alone=not several)
+        if several and isinstance(one, (str, Path)):
+            table, words = named_by_file(table, words, one)
         tables.append(table)
         texts += words
-        said += told if not several else [f"{text} in part {k}" for text in told]
-    joined = tables[0] if len(tables) == 1 else pd.concat(tables)
-    return joined, dict.fromkeys(texts), said, runs if len(tables) == 1 else None
+        said += told if not several else [f"{text} in {_part(one, k)}" for text in told]
+    if not several:
+        return tables[0], dict.fromkeys(texts), said, runs
+    return together(tables, where), dict.fromkeys(texts), said, None
+
+
+def _part(one, k):
+    return Path(one).name if isinstance(one, (str, Path)) else f"part {k}"
 
 
 def _joined(exports, dialect, clock):
