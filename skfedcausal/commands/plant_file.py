@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
+from ..historian.databases import is_address, without_password
 from ..historian.fixes import NAMES
 from ..historian.table import PlantTable
 from ..optional import import_optional
@@ -96,10 +97,11 @@ def run(reader, arguments, work):
     """Read the file, do the work, say what was written."""
     options, command = reader.parse_args(_with_all(arguments)), reader.prog.split()[-1]
     try:
-        print(f"Reading {listed(options.file, 3, quoted=False)} ...", file=sys.stderr, flush=True)
+        sources = [without_password(text) for text in options.file]
+        print(f"Reading {listed(sources, 3, quoted=False)} ...", file=sys.stderr, flush=True)
         with ticking("reading"):
             plant = read_plant_file(options)
-        folder = Path(options.out or f"{Path(options.file[0].rpartition('=')[2]).stem}_{command}")
+        folder = Path(options.out or f"{_name_of(options.file[0])}_{command}")
         folder.mkdir(parents=True, exist_ok=True)
         write_csv(plant.check.findings, folder / "check.csv")
         plant.check.report(folder / "check.html")
@@ -121,6 +123,11 @@ def run(reader, arguments, work):
     written = ", ".join(sorted(path.name for path in folder.iterdir()))
     print("\n".join(["", *lines, f"Written to {folder.resolve()}: {written}"]))
     return 0
+
+
+def _name_of(source):
+    """Name of a file without its ending, or of a database."""
+    return Path(source.partition("?")[0] if is_address(source) else source.rpartition("=")[2]).stem
 
 
 def write_csv(table, path):
@@ -157,7 +164,7 @@ def _stopped(reader, plant):
 
 def read_plant_file(options):
     """The plant in the files of the options."""
-    named = [text.partition("=") for text in options.file]
+    named = [("", "", text) if is_address(text) else text.partition("=") for text in options.file]
     several = len(named) > 1 or bool(named[0][1] and not Path(options.file[0]).exists())
     if several and not all(sign for _, sign, _ in named):
         raise FileError(f"Got {len(named)} files; say which unit each one is: boiler=boiler.csv turbine=turbine.csv.")

@@ -7,15 +7,30 @@ import pandas as pd
 
 from ..containers.layout import listed
 from ..optional import import_optional
+from .opcua import of_server
 from .written import Written
 
-_ADDRESS = re.compile(r"[a-z][a-z0-9+]*://", re.IGNORECASE)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.]*://", re.IGNORECASE)
+_PASSWORD = re.compile(r"(://[^:/@]*):[^/@]*@")
 _CHUNK = 100_000  # rows
 
 
 def is_address(export):
     """Whether an export is the address of a database, such as ``postgresql://host/plant``."""
     return isinstance(export, str) and _ADDRESS.match(export) is not None
+
+
+def without_password(address):
+    """An address as it may be shown."""
+    return _PASSWORD.sub(r"\1:***@", address)
+
+
+def of_address(address, where, query):
+    """What a server at an address has, by the kind of server."""
+    for kind, reader in _SERVERS.items():
+        if address.lower().startswith(kind):
+            return reader(address, where, query)
+    return of_database(address, where, query)
 
 
 def of_database(address, where, query):
@@ -30,7 +45,7 @@ def of_database(address, where, query):
             if query is None:
                 query = _query(alchemy.inspect(engine).get_table_names(), where)
             return _chunks(alchemy.text(query), connection, where)
-    except alchemy.exc.SQLAlchemyError as error:
+    except (alchemy.exc.SQLAlchemyError, pd.errors.DatabaseError) as error:
         raise ValueError(f"The database {engine.url} does not answer: {str(error).splitlines()[0]}.") from None
     finally:
         engine.dispose()
@@ -62,3 +77,6 @@ def _chunks(query, connection, where):
     if not parts or not len(parts[0]):
         raise ValueError(f"The query of {where} gave no rows.")
     return Written(pd.concat(parts, ignore_index=True))
+
+
+_SERVERS = {"opc.tcp://": of_server}

@@ -89,7 +89,9 @@ def export_table(export, dialect, where, alone=True):
         )
     if times is None and ticks(clock.times) is not None:
         times = clock.times
-    return ExportTable(pd.DataFrame(found.series, index=times), found.texts, (*said, *found.said), clock.runs)
+    frame = pd.DataFrame(found.series) if found.series else pd.DataFrame(index=range(len(table)))
+    frame = frame if times is None else frame.set_axis(times)
+    return ExportTable(frame, found.texts, (*said, *found.said), clock.runs)
 
 
 def _are_times(column):

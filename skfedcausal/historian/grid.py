@@ -68,8 +68,14 @@ def _in_order(table):
         hour = "repeated hour" if getattr(times, "tz", None) is None else "repeated hour: in its zone"
         name = "rows in no order" if kind == "no order" else hour
         findings = [finding(name, float(len(back)), _ends(times), sentence=repeated_text(times))]
-        table = table.sort_index(kind="stable")
-        said.append("order: rows were sorted by time")
+        if kind == "hour" and getattr(times, "tz", None) is None:
+            table = table.set_axis(times + pd.to_timedelta(np.cumsum(np.isin(np.arange(len(times)), back)), unit="h"))
+            said.append(
+                f"clock: put back by an hour at {time_text(times[back[0]])}; rows after it are told an hour later"
+            )
+        else:
+            table = table.sort_index(kind="stable")
+            said.append("order: rows were sorted by time")
     twice = table.index.duplicated(keep="last")
     if twice.any():
         if kind != "hour":

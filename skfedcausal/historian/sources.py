@@ -13,7 +13,7 @@ import pandas as pd
 from ..containers.arrays import as_native
 from ..containers.layout import listed
 from ..optional import import_optional
-from .databases import is_address, of_connection, of_database
+from .databases import is_address, of_address, of_connection
 from .json_files import of_json
 from .written import Written, parsed
 
@@ -35,7 +35,7 @@ def written(export, where, dialect):
     if isinstance(native, pd.DataFrame):
         return Written(native)
     if is_address(export):
-        return of_database(str(export), where, dialect.query)
+        return of_address(export, where, dialect.query)
     path = None if hasattr(export, "read") else Path(export)
     content = export.read() if path is None else path.read_bytes()
     return _of_content(content, Place(where, path, dialect))

@@ -13,6 +13,7 @@ from ..containers.layout import SEPARATOR, check_unit_names, listed, split_flat_
 from ..containers.rows import sampling_period
 from ..quality.check import checked
 from ..quality.report import PlantCheck, with_findings
+from .databases import without_password
 from .dialect import Dialect
 from .fixes import FIXES, apply_fixes, read_fixes
 from .folders import files_of, is_folder, named_by_file, together
@@ -124,7 +125,7 @@ class PlantTable:
         names : sequence of str, default=None
             Names of the columns of a file without a header.
         query : str, default=None
-            Query of a database that has several tables, in SQL.
+            Query of a database that has several tables, in SQL; glob of the nodes of an OPC UA server.
         dayfirst, good, keep_uncertain, clock
             As in :func:`read_historian`.
 
@@ -300,11 +301,13 @@ def _levels_told(levels, units):
 def _one_after_another(source, dialect, where):
     """One export, or several of a unit or plant, as they are in time, columns without numbers, what was done."""
     parts = files_of(source) if is_folder(source) else source
-    several = isinstance(parts, (list, tuple))
+    several = isinstance(parts, (list, tuple)) and len(parts) > 1
     tables, texts = [], []
     said: list[str] = []
-    for k, one in enumerate(parts if several else [parts]):
-        place = str(one) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
+    for k, one in enumerate(parts if isinstance(parts, (list, tuple)) else [parts]):
+        place = (
+            without_password(str(one)) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
+        )
         table, words, told, runs = export_table(one, dialect, place, alone=not several)
         if several and isinstance(one, (str, Path)):
             table, words = named_by_file(table, words, one)

@@ -113,6 +113,7 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, whol
     tags = pd.concat(tables, ignore_index=True)
     if whole:
         _check_moves(units, tags, found)
+    _check_known_fills(units, found)
     _check_sensors(units, tags, found)
     if shared:
         _check_copies(units, found)
@@ -248,6 +249,17 @@ def _check_tag(unit, column, tag, segments, known, found):
             add("fill value", value, share=share)
     for value, share in at_limit(tag):
         add("clipped", value, share=share)
+
+
+def _check_known_fills(units, found):
+    """Fill values of some tags that others have, too: an export writes the same in all its columns."""
+    values = {one.value for one in found if one.kind == "fill value"}
+    told = {(one.column, one.value) for one in found if one.kind == "fill value"}
+    for unit in units if values else ():
+        for column, series in zip(unit.columns, unit.values.T, strict=True):
+            for value, share in filled(Tag(series, unit.breaks), values):
+                if (column, value) not in told:
+                    _add(found, unit, "fill value", value, column=column, share=share)
 
 
 def _is_round(value):

@@ -17,6 +17,7 @@ _MOST_FROZEN = 5  # frozen segments looked for in one tag
 _LINES = 0.03  # share of rows on straight lines that counts as interpolation
 _ROUNDED_LINES = 0.5  # the same where rounding makes some by chance
 _TOO_COARSE = 0.5  # share of lines by chance above which nothing can be said
+_FEWEST_FILLS = 3  # cells that hold a fill value
 _FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
 
 
@@ -146,16 +147,35 @@ def at_limit(tag):
     return found
 
 
-def filled(tag):
-    """Values far outside the others that occur again and again (0 or -999 in gaps), each with its share."""
-    found = []
-    for value, count, apart, _ in _ends(tag):
-        if count >= 3 and tag.spread > 0:
-            width = np.ptp(np.percentile(tag.ordered, [1, 99]))
-            far = abs(value - np.median(tag.ordered)) > 5 * tag.spread
-            if far and apart > max(3 * tag.spread, 0.5 * width):
-                found.append((value, count / len(tag.values)))
+def filled(tag, known=()):
+    """Values far outside the others that occur again and again (0 or -999 in gaps), each with its share.
+
+    Of those that are `known` as fill values of other tags it is enough that they lie outside the others.
+    """
+    found = [(value, count / len(tag.values)) for value, count, others in _far_ends(tag) if _is_fill(value, others)]
+    for value in set(known) - {value for value, _ in found}:
+        levels, counts = tag.levels if len(tag.values) else (np.zeros(0), np.zeros(0))
+        k = int(np.searchsorted(levels, value))
+        if len(levels) > 2 and k in (0, len(levels) - 1) and levels[k] == value and counts[k] >= _FEWEST_FILLS:
+            others = tag.values[tag.values != value]
+            if np.abs(others - value).min() > np.ptp(np.percentile(others, [1, 99])):
+                found.append((float(value), counts[k] / len(tag.values)))
     return found
+
+
+def _far_ends(tag):
+    """Ends of a measured tag that occur several times: the value, its count and the other values in order."""
+    for value, count, _, _ in _ends(tag):
+        if count >= _FEWEST_FILLS and len(tag.values) - count >= _FEWEST_LEVELS:
+            yield value, count, tag.ordered[count:] if value == tag.ordered[0] else tag.ordered[:-count]
+
+
+def _is_fill(value, others):
+    """Whether a value is far from all others beside their own spread."""
+    low, high = np.percentile(others, [25, 75])
+    spread = float((high - low) / 1.349) or float(others.std())
+    width, apart = np.ptp(np.percentile(others, [1, 99])), np.abs(others[[0, -1]] - value).min()
+    return spread > 0 and abs(value - np.median(others)) > 5 * spread and apart > max(3 * spread, 0.5 * width)
 
 
 def straight(tag):

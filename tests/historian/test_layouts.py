@@ -151,7 +151,9 @@ def test_a_folder_of_one_file_per_tag_is_named_by_its_files(tmp_path):
         FRAME[[tag]].iloc[:: 1 + (tag == "kiln.temp")].set_axis(["Value"], axis=1).to_csv(
             tmp_path / f"{tag}.csv", index_label="Timestamp"
         )
+    pd.DataFrame({"Timestamp": TIMES[::7], "Value": "AUTO"}).to_csv(tmp_path / "mill.mode.csv", index=False)
     plant = PlantTable.read(tmp_path)
+    assert plant.left_out == {"mill.mode": "holds no numbers"}
     assert_allclose(plant.frame[["mill__feed", "mill__power"]], VALUES[:, :2])
     assert_allclose(plant.frame["kiln__temp"].iloc[::2], VALUES[::2, 2])
     two = PlantTable.read({"mill": [tmp_path / "mill.feed.csv", tmp_path / "mill.power.csv"]})
