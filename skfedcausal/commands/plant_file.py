@@ -64,6 +64,11 @@ def parser_for(command, description):
     )
     reader.add_argument("--names", metavar="NAMES", help="names of the columns of a file without a header, by commas")
     reader.add_argument("--query", metavar="SQL", help="what to read of a database that has several tables")
+    reader.add_argument(
+        "--roles",
+        metavar="FILE",
+        help="CSV of the roles of tags, column and role: roles.csv of an earlier run, corrected",
+    )
     reader.add_argument("--every", help="step of the table, for example 10s; default: that of the file")
     reader.add_argument("--tz", help="zone of the plant's clock, for example Europe/Berlin")
     reader.add_argument("--out", help="folder for the results; default: the file's name and the command")
@@ -105,16 +110,21 @@ def run(reader, arguments, work):
         folder.mkdir(parents=True, exist_ok=True)
         write_csv(plant.check.findings, folder / "check.csv")
         plant.check.report(folder / "check.html")
+        roles = plant.roles
+        write_csv(roles, folder / "roles.csv")
         print("\n".join([repr(plant).partition("\n")[0], *plant.said, "", repr(plant.check)]), flush=True)
         if plant.fix_first and not (options.fix or options.anyway):
             return _stopped(reader, plant)
+        counts = ", ".join(f"{count} {role}" for role, count in roles["role"].value_counts().items())
+        learned = plant.with_rates()
+        print("\n".join([f"Roles of tags (roles.csv): {counts}", *learned.said[len(plant.said) :]]), flush=True)
         for text in plant.fix_first:
             print(f"Note: not fixed: {text}", file=sys.stderr)
         print(f"Learning from {len(plant.frame)} rows of {len(plant.units)} units ...", file=sys.stderr, flush=True)
         at_most = getattr(options, "max_time", None)
         with warnings.catch_warnings(record=True) as caught, ticking("learning", at_most):
             warnings.simplefilter("always")
-            lines = work(moving(plant), folder, options)
+            lines = work(moving(learned), folder, options)
     except (OSError, ValueError, ImportError) as error:
         print(f"{reader.prog}: {error}", file=sys.stderr)
         return FAILED
@@ -171,7 +181,7 @@ def read_plant_file(options):
     exports: dict[str, list[str]] = {}
     for unit, _, path in named if several else ():
         exports.setdefault(unit, []).append(path)
-    return PlantTable.read(
+    plant = PlantTable.read(
         {unit: own if len(own) > 1 else own[0] for unit, own in exports.items()} if several else options.file[0],
         units=options.units,
         tz=options.tz,
@@ -184,6 +194,7 @@ def read_plant_file(options):
         names=None if options.names is None else tuple(name.strip() for name in options.names.split(",")),
         query=options.query,
     )
+    return plant if options.roles is None else plant.with_roles(options.roles)
 
 
 def row_at(text, index):

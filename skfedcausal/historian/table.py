@@ -20,6 +20,7 @@ from .folders import files_of, is_folder, named_by_file, together
 from .forms import bad_marks, export_table
 from .grid import on_grid, time_text
 from .naming import levels_of, unit_names
+from .roles import coarse_counters, corrected, rates, roles_of
 from .steps import EvenStep, usual_step
 
 _PASSES = 3  # over the findings
@@ -47,6 +48,8 @@ class PlantTable:
         What was done: columns left out, rows filled in, episodes cut, findings put right.
     left_out : dict of str to str
         Columns that were left out, and why.
+    given_roles : dict of str to str
+        Roles of columns that were corrected.
 
     See Also
     --------
@@ -74,6 +77,7 @@ class PlantTable:
     zone: str | None = None
     said: tuple[str, ...] = ()
     left_out: Mapping[str, str] | None = None
+    given_roles: Mapping[str, str] | None = None
 
     @classmethod
     def read(
@@ -175,6 +179,53 @@ class PlantTable:
         return tuple(dict.fromkeys(split_flat_names(list(self.frame))))
 
     @property
+    def roles(self):
+        """Role of every tag, by its name and how it behaves, those that were given first; see `with_roles`."""
+        texts = [name for name, why in (self.left_out or {}).items() if why == "holds no numbers"]
+        table = roles_of(self.frame, texts)
+        return table if self.given_roles is None else corrected(table, self.given_roles)
+
+    def with_roles(self, roles):
+        """The table with other roles of some tags.
+
+        Parameters
+        ----------
+        roles : dict of str to str, or path
+            Role by column or tag: "PV", "SP", "OP", "MODE", "switch", "counter", "lab" or "constant"; or a CSV file
+            with columns ``column`` and ``role``, such as that of `roles` with some of them changed.
+
+        Returns
+        -------
+        PlantTable
+        """
+        if isinstance(roles, (str, Path)):
+            table = pd.read_csv(roles)
+            roles = dict(zip(table["column"], table["role"], strict=True))
+        corrected(self.roles, roles)
+        return replace(self, given_roles={**(self.given_roles or {}), **roles})
+
+    def with_rates(self):
+        """The table with the rise from row to row in place of counters, whose level tells nothing.
+
+        Those that rise in few rows, such as hours, are left out: their steps are those of a clock.
+
+        Returns
+        -------
+        PlantTable
+        """
+        table = self.roles
+        counters = [name for name in table.loc[table["role"] == "counter", "column"] if name in self.frame]
+        if not counters:
+            return self
+        coarse = coarse_counters(self.frame, counters)
+        fine = [name for name in counters if name not in coarse]
+        parts = [rates(part.drop(columns=coarse), fine) for part in self._episodes()]
+        said = [f"counters: {listed(fine, 6)} as the rise from row to row"] if fine else []
+        said += [f"counters: {listed(coarse, 6)} left out, whose steps are those of a clock"] if coarse else []
+        left_out = {**(self.left_out or {}), **dict.fromkeys(coarse, "counts hours or the like")}
+        return replace(self, frame=pd.concat(parts), said=(*self.said, *said), left_out=left_out)
+
+    @property
     def step(self):
         """Time from one row to the next, None where rows have no times."""
         return sampling_period(self.frame.index)
@@ -193,6 +244,9 @@ class PlantTable:
         """
         if self.fix_first:
             warnings.warn(f"Fix first: {' '.join(self.fix_first)}", stacklevel=4)
+        return self._episodes()
+
+    def _episodes(self):
         ends = np.cumsum(self.lengths)
         return [self.frame.iloc[end - rows : end] for end, rows in zip(ends, self.lengths, strict=True)]
 

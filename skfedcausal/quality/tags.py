@@ -17,6 +17,7 @@ _MOST_FROZEN = 5  # frozen segments looked for in one tag
 _LINES = 0.03  # share of rows on straight lines that counts as interpolation
 _ROUNDED_LINES = 0.5  # the same where rounding makes some by chance
 _TOO_COARSE = 0.5  # share of lines by chance above which nothing can be said
+_FEWEST_RISES, _MOST_RESETS = 8, 0.05  # of a counter: how often it rises, and is set back for each rise
 _FEWEST_FILLS = 3  # cells that hold a fill value
 _FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
 
@@ -87,14 +88,27 @@ class Tag:
             return False
         return (np.abs(np.diff(step))[moving] <= self.rounding).mean() > _ON_LINES
 
+    @property
+    def _is_counter(self):
+        """Whether values only rise, but where they are set back to about where they began: hours, totals."""
+        step = np.diff(self.values)
+        rises, drops = step > 0, np.flatnonzero(step < 0)
+        if rises.sum() < _FEWEST_RISES or len(drops) > _MOST_RESETS * rises.sum():
+            return False
+        low, high = self.ordered[[0, -1]]
+        before, after = self.values[drops], self.values[drops + 1]
+        return bool((before - after > 0.5 * (high - low)).all() and (after - low < 0.2 * (high - low)).all())
+
     @cached_property
     def kind(self):
-        """Kind of the tag: "empty", "constant", "binary", "steps" (setpoints, modes) or "measured"."""
+        """Kind of the tag: "empty", "constant", "binary", "counter", "steps" (setpoints, modes) or "measured"."""
         if not len(self.values):
             return "empty"
         n_levels = len(self.levels[0])
         if n_levels <= 2:
             return ("constant", "binary")[n_levels - 1]
+        if self._is_counter:
+            return "counter"
         n_runs, usual = len(self.lengths), _middle(self.lengths)
         if n_levels <= _MODES or self._is_programme:
             return "steps"
