@@ -9,7 +9,7 @@ HOMES = {
     "ImpactDisplay": "displays",
     "PlantTable": "historian.table",
     "ValidityDisplay": "displays",
-    "bad_marks": "historian.forms",
+    "cells_of": "historian.forms",
     "damage": "quality.home",
     "impact_page": "reports.impact",
     "incident_page": "reports",
@@ -19,7 +19,6 @@ HOMES = {
     "training_problems": "papers.problems",
     "warn_of_clocks": "quality.offsets",
     "with_dealer": "secure.client",
-    "written": "historian.written",
 }
 
 

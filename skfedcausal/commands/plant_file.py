@@ -63,6 +63,13 @@ def parser_for(command, description):
         help="03/04/2026 is the third of April, or with --no- of March",
     )
     reader.add_argument("--names", metavar="NAMES", help="names of the columns of a file without a header, by commas")
+    reader.add_argument(
+        "--hold",
+        default="auto",
+        metavar="TIME",
+        help="how long a stored value of an archive of changes holds: auto (the longest usual silence of its tag), "
+        "none, or a time such as 10min (default: %(default)s)",
+    )
     reader.add_argument("--query", metavar="SQL", help="what to read of a database that has several tables")
     reader.add_argument(
         "--roles",
@@ -193,6 +200,7 @@ def read_plant_file(options):
         dayfirst=options.dayfirst,
         names=None if options.names is None else tuple(name.strip() for name in options.names.split(",")),
         query=options.query,
+        hold=None if options.hold == "none" else options.hold,
     )
     return plant if options.roles is None else plant.with_roles(options.roles)
 

@@ -15,3 +15,5 @@ class Dialect(NamedTuple):
     time: str | None = None  # column of the times of tables, where its name is none of the usual ones
     names: tuple[str, ...] | None = None  # of the columns of a file without a header
     query: str | None = None  # of a database
+    hold: Any = None  # how long stored values of an archive hold
+    every: Any = None  # step of the table

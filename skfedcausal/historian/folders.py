@@ -5,6 +5,8 @@ from pathlib import Path
 import pandas as pd
 
 from ..containers.clock import is_numbering
+from .archive import table_of
+from .forms import ordered
 from .times import WORDS
 
 
@@ -28,15 +30,15 @@ def named_by_file(table, texts, path):
     return table.rename(columns=new), tuple(new.get(column, column) for column in texts)
 
 
-def together(tables, where):
-    """Tables side by side where each has columns of its own, else below each other."""
+def together(tables, where, dialect):
+    """Tables side by side where each has columns of its own, else below each other; and what was done in words."""
     tables = [table for table in tables if table.shape[1]]
     if not tables:
         raise ValueError(f"No file of {where} holds numbers.")
     columns = set().union(*(table.columns for table in tables))
     if len(tables) == 1 or len(columns) < sum(table.shape[1] for table in tables):
-        return pd.concat(tables)
+        return pd.concat(tables), ()
     if any(is_numbering(table.index) for table in tables) and len({len(table) for table in tables}) > 1:
         raise ValueError(f"The files of {where} have no times and different numbers of rows; give them times.")
-    unique = [table[~table.index.duplicated(keep="last")].sort_index() for table in tables]
-    return pd.concat(unique, axis=1, sort=True)
+    series = {tag: ordered(table[tag]) for table in tables for tag in table}
+    return table_of(series, dialect.hold, dialect.every)

@@ -9,6 +9,8 @@ import pandas as pd
 
 from ..containers.clock import read_clock, ticks
 from ..containers.layout import listed
+from .archive import table_of
+from .dialect import Dialect
 from .layouts import brought_into_form, time_column
 from .sources import written
 from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times
@@ -44,6 +46,11 @@ def _number(text):
     return float(pd.to_numeric(plain, errors="coerce"))
 
 
+def cells_of(export, bad_values=()):
+    """Table of the cells of an export as they are written."""
+    return written(export, str(export), Dialect(bad_values=bad_marks(bad_values))).table
+
+
 def tag_series(export, dialect, where):
     """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
     times, table, said = _parts(export, dialect, where)
@@ -70,7 +77,8 @@ def export_table(export, dialect, where, alone=True):
     if {"tag", "value"} <= set(roles := _roles(table)) and times is not None:
         found = _long(table, times, roles, dialect, where)
         series = {tag: ordered(own) for tag, own in found.series.items()}
-        return ExportTable(pd.DataFrame(series), found.texts, (*said, *found.said))
+        frame, held = table_of(series, dialect.hold, dialect.every)
+        return ExportTable(frame, found.texts, (*said, *found.said, *held))
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
     clock = read_clock(table.index)
@@ -89,7 +97,7 @@ def export_table(export, dialect, where, alone=True):
         )
     if times is None and ticks(clock.times) is not None:
         times = clock.times
-    frame = pd.DataFrame(found.series) if found.series else pd.DataFrame(index=range(len(table)))
+    frame = pd.DataFrame(found.series, copy=False) if found.series else pd.DataFrame(index=range(len(table)))
     frame = frame if times is None else frame.set_axis(times)
     return ExportTable(frame, found.texts, (*said, *found.said), clock.runs)
 
@@ -333,7 +341,9 @@ def _number_in(text, words):
 
 def _without(numbers, fills):
     """Numbers with NaN in place of infinite ones and of those that stand for no value."""
-    return np.where((np.abs(numbers) > _LARGEST) | np.isin(numbers, fills), np.nan, numbers)
+    none = ~(np.abs(numbers) <= _LARGEST)  # the missing ones, too
+    none |= np.isin(numbers, fills) if fills else False
+    return np.where(none, np.nan, numbers) if none.any() else numbers
 
 
 def is_good(quality, dialect, where):

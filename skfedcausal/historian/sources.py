@@ -15,9 +15,10 @@ from ..containers.layout import listed
 from ..optional import import_optional
 from .databases import is_address, of_address, of_connection
 from .json_files import of_json
-from .written import Written, parsed
+from .written import Written, parsed, parsed_file
 
 _CSV = "export it as CSV (UTF-8) or Parquet"
+_LARGE = 30_000_000  # bytes from which on a file is read without all of its text in memory
 _FRAME = "read it by pandas, if you trust who wrote it, and give the frame"
 
 
@@ -37,6 +38,12 @@ def written(export, where, dialect):
     if is_address(export):
         return of_address(export, where, dialect.query)
     path = None if hasattr(export, "read") else Path(export)
+    if path is not None and path.stat().st_size > _LARGE:
+        with path.open("rb") as file:
+            is_text = not file.read(16).startswith(tuple(_KINDS))
+        found = parsed_file(path, where, dialect) if is_text else None
+        if found is not None:
+            return found
     content = export.read() if path is None else path.read_bytes()
     return _of_content(content, Place(where, path, dialect))
 

@@ -97,6 +97,7 @@ class PlantTable:
         keep_uncertain=False,
         names=None,
         query=None,
+        hold=None,
     ):
         """Read a plant's record from files, databases or frames, as historians and tools export it.
 
@@ -130,6 +131,9 @@ class PlantTable:
             Names of the columns of a file without a header.
         query : str, default=None
             Query of a database that has several tables, in SQL; glob of the nodes of an OPC UA server.
+        hold : str or Timedelta, default=None
+            How long a stored value holds where an archive stores changes only and tags have times of their own: "auto"
+            for the longest usual silence of each tag, which commands take. None: cells without an event are missing.
         dayfirst, good, keep_uncertain, clock
             As in :func:`read_historian`.
 
@@ -156,7 +160,9 @@ class PlantTable:
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
         drop = tuple([drop] if isinstance(drop, str) else drop)
-        dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time, names, query)
+        dialect = Dialect(
+            tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time, names, query, hold, every
+        )
         table, left_out, told, runs = _raw_table(source, units, dialect, clock)
         if len(table) < _LEAST_ROWS:
             raise ValueError(f"The record has one row; give a row per time step, {_LEAST_ROWS} at the very least.")
@@ -340,7 +346,8 @@ def _raw_table(source, units, dialect, clock):
     if units == "prefix" and (levels := levels_of(list(table))) is not None:
         said = [*said, *_levels_told(levels, dict.fromkeys(split_flat_names(list(names.values()))))]
     left_out = dict.fromkeys(texts, "holds no numbers") | dict.fromkeys(others, "belongs to no unit")
-    return table[list(names)].rename(columns=names), left_out, said, runs
+    table = table if list(names) == list(table) else table[list(names)]
+    return table.rename(columns=names), left_out, said, runs
 
 
 def _levels_told(levels, units):
@@ -370,7 +377,8 @@ def _one_after_another(source, dialect, where):
         said += told if not several else [f"{text} in {_part(one, k)}" for text in told]
     if not several:
         return tables[0], dict.fromkeys(texts), said, runs
-    return together(tables, where), dict.fromkeys(texts), said, None
+    table, held = together(tables, where, dialect)
+    return table, dict.fromkeys(texts), [*said, *held], None
 
 
 def _part(one, k):

@@ -54,26 +54,91 @@ def parsed(text, where, dialect):
         return Written(pd.concat(tables, ignore_index=True))
     text = _DATASET.sub(r"\1\n", blocks[0])
     form, marks = _form(text, where, dialect.names), dialect.bad_values
-    as_text = {name: str for name in form.names if is_told(name)}
-    separator, body = form.separator, form.body
-    decimal = "," if _has_commas(form.rows, separator) else "."
-    written_so = any("," in mark for mark in marks if isinstance(mark, str)) or not _only_times(as_text)
-    if decimal == "," and not written_so and not _THOUSANDS.search(body):
+    how, body = _how(form, form.body, marks), form.body
+    if how["decimal"] == "," and how.pop("points"):
         # numbers with points are read several times as fast, and those written with points are none with commas
-        body, decimal = body.replace(",", "."), "."
-    how = {"sep": separator, "decimal": decimal, "dtype": as_text, "thousands": _thousands(body, separator, decimal)}
-    head = io.StringIO()
-    csv.writer(head, delimiter=separator, lineterminator="\n").writerow(form.names)
-    how |= {"na_values": _SPELLINGS, "keep_default_na": False, "low_memory": False, "index_col": False}
+        body, how["decimal"] = body.replace(",", "."), "."
+    how.pop("points", None)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(io.StringIO(head.getvalue() + body), **how)
+            table = pd.read_csv(io.StringIO(_head(form) + body), **how)
     except pd.errors.ParserWarning:
-        table = _without_ends(head.getvalue(), body, how, where)
+        table = _without_ends(_head(form), body, how, where)
     except pd.errors.ParserError as error:
         raise ValueError(f"Rows of {where} have different numbers of columns: {str(error).strip()}.") from None
     return Written(table, form.said)
+
+
+def parsed_file(path, where, dialect):
+    """As :func:`parsed` for a large file of UTF-8, of which only the table is ever in memory; None of other files."""
+    with open(path, "rb") as file:
+        early = file.read(_BEGINNING)
+        text = _whole_lines(early)
+        if text is None or len(_annotated(text)) > 1 or _DATASET.match(text) or text.lstrip()[:1] in "[{<#":
+            return None
+        form = _form(text, where, dialect.names)
+        how = _how(form, form.body, dialect.bad_values)
+        how.pop("points")
+        file.seek(len(text.encode()) - len(form.body.encode()) + (len(_MARK) if early.startswith(_MARK) else 0))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # words among numbers are looked at later
+                return Written(pd.read_csv(_Behind(_head(form), file), **(how | {"low_memory": True})), form.said)
+        except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError):
+            return None  # told or repaired where the whole text is at hand
+
+
+_MARK = b"\xef\xbb\xbf"  # of UTF-8
+
+
+class _Behind:
+    """A file from where it stands behind a first line."""
+
+    def __init__(self, head, file):
+        self._head, self._file = head.encode(), file
+
+    def read(self, size=-1):
+        head, self._head = self._head, b""
+        return head or self._file.read(size)
+
+    def __iter__(self):
+        return iter(self._file)
+
+
+def _whole_lines(early):
+    """Text of the whole lines at the beginning of a file of UTF-8, None of another."""
+    lines = early[: early.rfind(b"\n") + 1]
+    try:
+        return lines.decode("utf-8-sig") if lines and b"\0" not in early else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _head(form):
+    """First line with the names of the columns."""
+    head = io.StringIO()
+    csv.writer(head, delimiter=form.separator, lineterminator="\n").writerow(form.names)
+    return head.getvalue()
+
+
+def _how(form, body, marks):
+    """How pandas is to read the lines below the header; `points`: whether points may stand for decimal commas."""
+    as_text = {name: str for name in form.names if is_told(name)}
+    decimal = "," if _has_commas(form.rows, form.separator) else "."
+    written_so = any("," in mark for mark in marks if isinstance(mark, str)) or not _only_times(as_text)
+    return {
+        "sep": form.separator,
+        "decimal": decimal,
+        "dtype": as_text,
+        "thousands": _thousands(body, form.separator, decimal),
+        "na_values": _SPELLINGS,
+        "keep_default_na": False,
+        "low_memory": False,
+        "index_col": False,
+        "points": decimal == "," and not written_so and not _THOUSANDS.search(body),
+    }
 
 
 def _annotated(text):

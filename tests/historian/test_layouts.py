@@ -245,3 +245,30 @@ def test_a_database_in_a_file_is_read_by_its_only_table_or_a_query(tmp_path):
         PlantTable.read(tmp_path / "plant.db")
     assert_allclose(PlantTable.read(tmp_path / "plant.db", query='select * from "wide"').frame, VALUES)
     connection.close()
+
+
+def test_values_of_an_archive_of_changes_hold_up_to_their_usual_silence(tmp_path):
+    rng, n = np.random.default_rng(0), 600
+    times = pd.date_range("2026-03-02", periods=n, freq="10s")
+    full = pd.DataFrame(np.cumsum(rng.standard_normal((n, 3)), axis=0), index=times, columns=TAGS)
+    parts = []
+    for k, tag in enumerate(TAGS):
+        rows = np.unique(np.r_[0, np.flatnonzero(rng.random(n) < 0.4), np.arange(0, n, 20), n - 1])
+        rows = rows[(rows < 300) | (rows > 400) | (k > 0)]  # the first one has an outage
+        parts.append(pd.DataFrame({"time": times[rows], "tag": tag, "value": full[tag].iloc[rows].to_numpy()}))
+    long = pd.concat(parts).sort_values("time").astype({"value": object})
+    long = long.reset_index(drop=True)
+    bad = np.flatnonzero(long["tag"] == TAGS[2])[50]
+    long.loc[bad, "value"] = "Bad"
+    (tmp_path / "archive.csv").write_text(long.to_csv(index=False))
+    stored = PlantTable.read(tmp_path / "archive.csv")
+    assert "have no event; hold='auto'" in stored.said[0]
+    held = PlantTable.read(tmp_path / "archive.csv", hold="auto")
+    assert "archive: values hold until the next" in held.said[0]
+    frame = held.frame
+    assert_allclose(frame.where(stored.frame.notna()), stored.frame)
+    assert frame["mill__power"].notna().all()
+    assert frame["mill__feed"].isna().mean() > 0.1
+    assert np.isnan(frame["kiln__temp"][pd.Timestamp(long["time"][bad])])
+    short = PlantTable.read(tmp_path / "archive.csv", hold="10s").frame
+    assert short.isna().sum().sum() > frame.isna().sum().sum()

@@ -10,6 +10,7 @@ import pytest
 
 from skfedcausal import PlantTable, read_historian
 from skfedcausal.__main__ import main
+from skfedcausal.historian import sources
 from skfedcausal.historian.naming import unit_names
 
 COLUMNS = [f"{unit}.{tag}" for unit in ("mill", "kiln") for tag in ("s0", "s1", "s2")]
@@ -195,3 +196,14 @@ def test_the_command_takes_the_order_of_dates_and_the_column_of_times(word, tmp_
     path = written_to(tmp_path / "plant.csv", text_of(TIMES.strftime("%m/%d/%Y %H:%M:%S")).replace("time", "Wann"))
     assert main(["links", str(path), "--time", "wann", word, "--out", str(tmp_path / "out")]) == 0
     assert ("2026-03-02 08:00:00" if word.startswith("--no") else "2026-02-03 08:00:00") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "form", ["tabs", "Excel, semicolons", "lines above", "two header lines", "a mark before UTF-8"]
+)
+def test_large_files_are_read_as_small_ones_without_all_of_their_text(form, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_LARGE", 100)
+    monkeypatch.setattr(sources, "parsed", None)  # that reads a text as a whole
+    content = SAME[form]
+    plant = PlantTable.read(written_to(tmp_path / "plant.csv", content))
+    np.testing.assert_allclose(plant.frame, VALUES, atol=1e-9)
