@@ -18,6 +18,7 @@ _LINES = 0.03  # share of rows on straight lines that counts as interpolation
 _ROUNDED_LINES = 0.5  # the same where rounding makes some by chance
 _TOO_COARSE = 0.5  # share of lines by chance above which nothing can be said
 _FEWEST_RISES, _MOST_RESETS = 8, 0.05  # of a counter: how often it rises, and is set back for each rise
+_SMOOTH = 0.001  # change of its rise from row to row, as a share, below which a tag follows a curve
 _FEWEST_FILLS = 3  # cells that hold a fill value
 _FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
 
@@ -95,6 +96,9 @@ class Tag:
         rises, drops = step > 0, np.flatnonzero(step < 0)
         if rises.sum() < _FEWEST_RISES or len(drops) > _MOST_RESETS * rises.sum():
             return False
+        rise = step[rises]
+        if not (self.resolution or len(drops)) and np.median(np.abs(np.diff(rise))) < _SMOOTH * np.median(rise):
+            return False  # a slow curve of a measurement that has no noise
         low, high = self.ordered[[0, -1]]
         before, after = self.values[drops], self.values[drops + 1]
         return bool((before - after > 0.5 * (high - low)).all() and (after - low < 0.2 * (high - low)).all())
