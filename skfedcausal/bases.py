@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     class StandardScaler(TransformerMixin, BaseEstimator):
         """Columns of zero mean and unit variance."""
 
+        with_std: bool
         mean_: np.ndarray
         var_: np.ndarray
         scale_: np.ndarray

@@ -8,7 +8,7 @@ from importlib import import_module
 HOMES = {
     "ImpactDisplay": "displays",
     "PlantTable": "historian.table",
-    "bad_marks": "historian.forms",
+    "cells_of": "historian.forms",
     "damage": "quality.home",
     "impact_page": "reports.impact",
     "incident_page": "reports",
@@ -17,7 +17,6 @@ HOMES = {
     "training_noise": "papers.client.noise",
     "warn_of_clocks": "quality.offsets",
     "with_dealer": "secure.client",
-    "written": "historian.written",
 }
 
 

@@ -241,7 +241,7 @@ def _codes(column, values, modes, path):
 
 def _coded_table(settings, modes):
     """The file of a site with codes in place of its modes, which may be words, and the modes."""
-    table = beside("written")(settings.data, str(settings.data), beside("bad_marks")(settings.bad)).table
+    table = beside("cells_of")(settings.data, settings.bad)
     if settings.mode not in table:
         raise SettingsError(f"{settings.data} has no column {settings.mode!r}; it has {listed(map(str, table))}.")
     modes, codes = _codes(settings.mode, table[settings.mode], modes, settings.data)

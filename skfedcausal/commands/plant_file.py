@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
+from ..historian.databases import is_address, without_password
 from ..historian.fixes import NAMES
 from ..historian.table import PlantTable
 from ..optional import import_optional
@@ -26,13 +27,19 @@ class FileError(ValueError):
 def parser_for(command, description):
     """Parser with the options that all commands on a file have."""
     reader = parser(command, description, settings=False, json=False)
-    reader.add_argument("file", nargs="+", help="CSV or Parquet file, wide or long; several: one per unit, UNIT=FILE")
+    reader.add_argument(
+        "file",
+        nargs="+",
+        help="file of all units (CSV, Excel, Parquet, JSON, SQLite), folder of one file per tag, or address of a "
+        "database; several: UNIT=FILE, a unit's one after the other",
+    )
     reader.add_argument(
         "--units",
         "--clients",
         default="prefix",
         metavar="PATTERN",
-        help="which unit a column belongs to: 'prefix' (what stands before the first separator), a pattern such as "
+        help="which unit a column belongs to: 'prefix' (what stands before the first separator, or the first level of "
+        "names that differs), 'level 3' (of SITE.AREA.UNIT.TAG), a pattern such as "
         "'{unit}[:/._-]{tag}', a regular expression with a group 'unit', or a JSON file {\"unit\": [\"column\", ...]} "
         "of names and globs; capitals do not matter, other columns are left out",
     )
@@ -54,6 +61,20 @@ def parser_for(command, description):
         "--dayfirst",
         action=argparse.BooleanOptionalAction,
         help="03/04/2026 is the third of April, or with --no- of March",
+    )
+    reader.add_argument("--names", metavar="NAMES", help="names of the columns of a file without a header, by commas")
+    reader.add_argument(
+        "--hold",
+        default="auto",
+        metavar="TIME",
+        help="how long a stored value of an archive of changes holds: auto (the longest usual silence of its tag), "
+        "none, or a time such as 10min (default: %(default)s)",
+    )
+    reader.add_argument("--query", metavar="SQL", help="what to read of a database that has several tables")
+    reader.add_argument(
+        "--roles",
+        metavar="FILE",
+        help="CSV of the roles of tags, column and role: roles.csv of an earlier run, corrected",
     )
     reader.add_argument("--every", help="step of the table, for example 10s; default: that of the file")
     reader.add_argument("--tz", help="zone of the plant's clock, for example Europe/Berlin")
@@ -88,23 +109,29 @@ def run(reader, arguments, work):
     """Read the file, do the work, say what was written."""
     options, command = reader.parse_args(_with_all(arguments)), reader.prog.split()[-1]
     try:
-        print(f"Reading {listed(options.file, 3, quoted=False)} ...", file=sys.stderr, flush=True)
+        sources = [without_password(text) for text in options.file]
+        print(f"Reading {listed(sources, 3, quoted=False)} ...", file=sys.stderr, flush=True)
         with ticking("reading"):
             plant = read_plant_file(options)
-        folder = Path(options.out or f"{Path(options.file[0].rpartition('=')[2]).stem}_{command}")
+        folder = Path(options.out or f"{_name_of(options.file[0])}_{command}")
         folder.mkdir(parents=True, exist_ok=True)
         write_csv(plant.check.findings, folder / "check.csv")
         plant.check.report(folder / "check.html")
+        roles = plant.roles
+        write_csv(roles, folder / "roles.csv")
         print("\n".join([repr(plant).partition("\n")[0], *plant.said, "", repr(plant.check)]), flush=True)
         if plant.fix_first and not (options.fix or options.anyway):
             return _stopped(reader, plant)
+        counts = ", ".join(f"{count} {role}" for role, count in roles["role"].value_counts().items())
+        learned = plant.with_rates()
+        print("\n".join([f"Roles of tags (roles.csv): {counts}", *learned.said[len(plant.said) :]]), flush=True)
         for text in plant.fix_first:
             print(f"Note: not fixed: {text}", file=sys.stderr)
         print(f"Learning from {len(plant.frame)} rows of {len(plant.units)} units ...", file=sys.stderr, flush=True)
         at_most = getattr(options, "max_time", None)
         with warnings.catch_warnings(record=True) as caught, ticking("learning", at_most):
             warnings.simplefilter("always")
-            lines = work(moving(plant), folder, options)
+            lines = work(moving(learned), folder, options)
     except (OSError, ValueError, ImportError) as error:
         print(f"{reader.prog}: {error}", file=sys.stderr)
         return FAILED
@@ -113,6 +140,11 @@ def run(reader, arguments, work):
     written = ", ".join(sorted(path.name for path in folder.iterdir()))
     print("\n".join(["", *lines, f"Written to {folder.resolve()}: {written}"]))
     return 0
+
+
+def _name_of(source):
+    """Name of a file without its ending, or of a database."""
+    return Path(source.partition("?")[0] if is_address(source) else source.rpartition("=")[2]).stem
 
 
 def write_csv(table, path):
@@ -149,12 +181,15 @@ def _stopped(reader, plant):
 
 def read_plant_file(options):
     """The plant in the files of the options."""
-    named = [text.partition("=") for text in options.file]
+    named = [("", "", text) if is_address(text) else text.partition("=") for text in options.file]
     several = len(named) > 1 or bool(named[0][1] and not Path(options.file[0]).exists())
     if several and not all(sign for _, sign, _ in named):
         raise FileError(f"Got {len(named)} files; say which unit each one is: boiler=boiler.csv turbine=turbine.csv.")
-    return PlantTable.read(
-        {unit: path for unit, _, path in named} if several else options.file[0],
+    exports: dict[str, list[str]] = {}
+    for unit, _, path in named if several else ():
+        exports.setdefault(unit, []).append(path)
+    plant = PlantTable.read(
+        {unit: own if len(own) > 1 else own[0] for unit, own in exports.items()} if several else options.file[0],
         units=options.units,
         tz=options.tz,
         every=options.every,
@@ -163,7 +198,11 @@ def read_plant_file(options):
         drop=options.drop,
         bad_values=options.bad,
         dayfirst=options.dayfirst,
+        names=None if options.names is None else tuple(name.strip() for name in options.names.split(",")),
+        query=options.query,
+        hold=None if options.hold == "none" else options.hold,
     )
+    return plant if options.roles is None else plant.with_roles(options.roles)
 
 
 def row_at(text, index):

@@ -120,6 +120,8 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         return plain
     if isinstance(X, pd.DataFrame) and not X.shape[1]:
         X = np.empty(X.shape)  # scikit-learn asks a frame without columns for its dtypes
+    if isinstance(X, pd.DataFrame):
+        X = _without_na(X)
     try:
         if kinds(X) & {"m", "M"}:
             raise TypeError("Times are no measurements.")  # which pandas would make nanoseconds of
@@ -137,6 +139,16 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         if where:
             message = f"{message.rstrip('.')}. Found in {where}."
         raise same_kind(error, message) from None  # the original shows measurements
+
+
+def _without_na(frame):
+    """A frame whose columns of objects have NaN in place of pandas.NA, which is no number to NumPy."""
+    if not any(map(pd.api.types.is_object_dtype, frame.dtypes.unique())):
+        return frame
+    objects = map(pd.api.types.is_object_dtype, frame.dtypes)
+    pairs = zip(objects, frame.items(), strict=True)
+    columns = [column.mask(column.isna(), np.nan) if flag else column for flag, (_, column) in pairs]
+    return pd.concat(columns, axis=1)
 
 
 def kinds(X):

@@ -18,7 +18,7 @@ from ..callers import warn
 from ..given import Inputs, Lengths, Record
 from .arrays import as_native, constant_columns, names_units, same_kind
 from .clients import opened
-from .layout import SEPARATOR, PlantLayout, listed
+from .layout import SEPARATOR, PlantLayout, listed, split_flat_names
 from .readers import Reading, common_index, read_inputs, read_table, read_units
 from .rows import at_gaps, check_lengths, check_times, episode_starts, sampling_period
 
@@ -315,8 +315,10 @@ def read_plant(
     X = cast(Any, X).to_episodes() if hasattr(X, "to_episodes") else as_native(X)  # a PlantTable knows where it is cut
     if isinstance(X, (list, tuple)):
         X = [as_native(part) for part in X]
-        if _are_episodes(X):
+        apart = _units_apart(X)
+        if apart is None and _are_episodes(X):
             return _read_episodes(X, inputs, lengths, layout, how)
+        X = X if apart is None else apart
     return _read_record(X, inputs, lengths, layout, how)
 
 
@@ -388,6 +390,18 @@ def _are_episodes(parts):
     return bool(parts) and all(structured)
 
 
+def _units_apart(parts):
+    """Units of several frames each of which names its own, a dict; None where they are no such frames."""
+    if len(parts) < 2 or not all(isinstance(part, pd.DataFrame) and names_units(part) for part in parts):
+        return None
+    owners = [split_flat_names(list(part.columns)) for part in parts]
+    if len(set().union(*owners)) < sum(len(set(own)) for own in owners):
+        return None
+    tags = [part.rename(columns=lambda name: name.partition(SEPARATOR)[2]) for part in parts]
+    pairs = zip(owners, tags, strict=True)
+    return {unit: table.loc[:, np.array(own) == unit] for own, table in pairs for unit in dict.fromkeys(own)}
+
+
 def _read_episodes(episodes, inputs, lengths, layout, how):
     """Read episodes one by one and join them along time."""
     if lengths is not None:
@@ -435,8 +449,11 @@ def _read_record(X, inputs, lengths, layout, how):
     inner_layout, arrays, clocks = read(X, layout, how)
     outputs, inputs_inside = zip(*arrays, strict=True)
     full_layout, inputs_beside, input_clocks = read_inputs(inputs, inner_layout, learned=layout is not None)
-    index = common_index(clocks + input_clocks)
+    index, runs = common_index(clocks + input_clocks)
     n_samples = len(outputs[0])
+    if lengths is None and runs is not None:
+        warn(f"The index of X names {len(runs)} runs: each is taken as an episode of its own.")
+        lengths = runs
     lengths = at_gaps(index, n_samples) if lengths is None else check_lengths(lengths, n_samples)
     if index is not None:
         check_times(index, lengths)

@@ -15,6 +15,7 @@ from sklearn.utils.validation import validate_data
 from ..callers import warn
 from .arrays import as_native, column_names, columns_apart, is_fine, n_columns, names_units, pick_columns, to_floats
 from .clients import unit_inputs
+from .clock import Clock, is_numbering, read_clock, same_times
 from .layout import (
     SEPARATOR,
     check_known,
@@ -289,24 +290,30 @@ def _tables_in_order(tables, names, what, *, complete=True):
 
 
 def common_index(clocks):
-    """Time index that all tables share."""
+    """Clock that all tables share."""
     if len({rows for _, rows, _ in clocks}) > 1:
         lengths = listed([f"{what}: {rows} rows" for what, rows, _ in clocks], quoted=False)
         raise ValueError(
             f"Got tables of different length: {lengths}. Give every unit one row per time step, with NaN "
             "where it has no value."
         )
-    indexed = [(what, index) for what, _, index in clocks if index is not None]
-    timed = [(what, index) for what, index in indexed if not _is_numbering(index)]
-    for what, index in timed[1:]:
-        if not index.equals(timed[0][1]):
+    read: dict = {}
+    clocked = [(what, _clock_once(index, read)) for what, _, index in clocks if index is not None]
+    timed = [(what, clock) for what, clock in clocked if not is_numbering(clock.times)]
+    numbered = [(what, clock) for what, clock in clocked if is_numbering(clock.times)]
+    if timed and timed[0][1].times.dtype.kind in "iuf":  # numbers of rows say which is which
+        timed += numbered
+    for what, clock in timed[1:]:
+        if not (same_times(clock.times, timed[0][1].times) and clock.runs == timed[0][1].runs):
             raise ValueError(
                 f"Got different time indexes in {timed[0][0]} and {what}; align the tables, for "
                 "example with reindex, NaN where there is no value."
             )
-    return next((index for _, index in timed + indexed), None)
+    return next((clock for _, clock in timed + numbered), Clock(None))
 
 
-def _is_numbering(index):
-    """Whether an index only counts rows from 0."""
-    return isinstance(index, pd.RangeIndex) and index.start == 0 and index.step == 1
+def _clock_once(index, read):
+    """Clock of an index, looked at once where several tables share it."""
+    if id(index) not in read:
+        read[id(index)] = read_clock(index)
+    return read[id(index)]

@@ -6,12 +6,14 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ..callers import warn
 from ..given import Lengths
+from .clock import is_numbering, read_clock, ticks
 
 
 def check_lengths(lengths: Lengths, n_samples: int) -> tuple[int, ...]:
@@ -88,15 +90,22 @@ _HOUR = pd.Timedelta("1h")
 def times_back(times):
     """How rows go back in time: None, "hour" (a clock was put back), "episodes" (one record below another) or
     "no order"; and the rows at which they do."""
-    steps = np.diff(times.asi8)
+    steps = np.diff(ticks(times))
     back = np.flatnonzero(steps < 0) + 1
     if not len(back):
         return None, back
     if len(back) > max(_SHUFFLED * len(steps), 1) and len(steps) > 2:
         return "no order", back
+    return ("hour" if _are_hours(times, steps, back) else "episodes"), back
+
+
+def _are_hours(times, steps, back):
+    """Whether times go back by an hour wherever they do, as a clock that is put back."""
+    if not isinstance(times, pd.DatetimeIndex):
+        return False
     usual = pd.Timedelta(np.median(steps[steps > 0]), unit=times.unit) if (steps > 0).any() else pd.Timedelta(0)
     jumps = (times[back - 1] - times[back]) + usual
-    return ("hour" if (abs(jumps - _HOUR) <= usual).all() else "episodes"), back
+    return bool((abs(jumps - _HOUR) <= usual).all())
 
 
 def episodes_text(times, back):
@@ -117,6 +126,10 @@ def repeated_text(times):
         return f"Rows are in no order of time: {len(back)} of {len(times)} go back."
     if kind == "episodes":
         return episodes_text(times, back)
+    if kind is None and _are_stacked(times):
+        return f"{len(times)} rows have {times.nunique()} times: several rows of each, from {first} to {last}."
+    if not isinstance(times, pd.DatetimeIndex):
+        return f"Rows from {first} to {last} occur twice or go back."
     step = pd.Series(times).diff().abs().median()
     day = f"{first.day} {first:%B %Y}"
     if first.date() == last.date():
@@ -124,21 +137,37 @@ def repeated_text(times):
     return f"Times from {first} to {last} occur twice or go back."
 
 
+_STACKED = 0.9  # share of the rows whose time others have, too
+
+
+def _are_stacked(times):
+    return times.duplicated(keep=False).mean() > _STACKED
+
+
+_ZONED = "A clock that is put back or forward in summer time does this: give the index the zone of that clock."
 _PUT_BACK = (
     "Clocks put back in autumn do this: read exports with read_historian(..., tz=...), or give the index a "
     "zone by tz_localize(..., ambiguous='infer')."
 )
 _REMEDIES = {
-    None: _PUT_BACK,
     "hour": _PUT_BACK,
     "episodes": "Say where each begins: lengths=[...], or read them by PlantTable.read(X, fix='episodes').",
     "no order": "What was an effect is taken for a cause: sort them, X.sort_index().",
+    "stacked": "Tables of several units below each other do this: give each its own rows, {unit: frame, ...}.",
 }
 
 
+def _remedy(times):
+    """What to do about times that repeat or go back."""
+    kind = times_back(times)[0]
+    if kind is None:
+        kind = "stacked" if _are_stacked(times) else "hour"
+    return _ZONED if kind == "hour" and getattr(times, "tz", None) is not None else _REMEDIES[kind]
+
+
 def check_times(index, lengths):
-    """Refuse episodes that run backwards and warn of times that repeat or go back inside one."""
-    if not isinstance(index, pd.DatetimeIndex):
+    """Refuse episodes that run backwards and warn of times or numbers that repeat or go back inside one."""
+    if ticks(index) is None or is_numbering(index):
         return
     for start, length in zip(episode_starts(lengths), lengths, strict=True):
         times = index[start : start + length]
@@ -156,7 +185,7 @@ def check_times(index, lengths):
         text = repeated_text(times)
         if text is not None:
             warn(
-                f"{text} Rows are taken in the order they came; nothing was dropped. {_REMEDIES[times_back(times)[0]]}",
+                f"{text} Rows are taken in the order they came; nothing was dropped. {_remedy(times)}",
             )
 
 
@@ -165,9 +194,10 @@ _SAME = 0.01  # relative difference of two sampling periods that is jitter
 
 def sampling_period(index):
     """Median time between rows as a Timedelta; None without times or with one row."""
-    if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
+    if not isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or len(index) < 2:
         return None
-    return pd.Timedelta(np.median((index[1:] - index[:-1]).to_numpy()))  # times with a zone are slow as an array
+    steps: Any = (index[1:] - index[:-1]).to_numpy()
+    return pd.Timedelta(np.median(steps))  # times with a zone are slow as an array
 
 
 def check_sampling(index, period):
@@ -182,10 +212,11 @@ def check_sampling(index, period):
 
 def warn_of_gaps(index, starts):
     """Warn where rows of an episode are further apart than one sampling period."""
-    period = sampling_period(index)
-    if period is None:
+    places = ticks(index)
+    if places is None or len(places) < 2 or isinstance(index, pd.RangeIndex):
         return
-    far = np.array(index[1:] - index[:-1] > 1.5 * period)
+    steps = np.diff(places)
+    far = steps > 1.5 * np.median(steps)
     far[[start - 1 for start in starts if start > 0]] = False
     gaps = np.flatnonzero(far)
     if len(gaps):
@@ -276,18 +307,40 @@ _FEW_PARTS = 256
 def times_of(X):
     """Times of the rows of a frame, or of the first frame of a dict or list of units; None without any."""
     parts = X.values() if isinstance(X, dict) else X if isinstance(X, list) else [X]
-    indexes = (part.index for part in parts if isinstance(part, pd.DataFrame))
-    return next((index for index in indexes if isinstance(index, pd.DatetimeIndex)), None)
+    clocks = (read_clock(part.index).times for part in parts if isinstance(part, pd.DataFrame))
+    return next((index for index in clocks if isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex))), None)
+
+
+def check_zone(index, last):
+    """Refuse times of a batch that have a zone where those before had none, or the reverse."""
+    if isinstance(index, pd.DatetimeIndex) and isinstance(last, pd.Timestamp):
+        zones = index.tz, last.tz
+        if (zones[0] is None) != (zones[1] is None):
+            came, before = (f"zone {zone}" if zone is not None else "no zone" for zone in zones)
+            zone = None if last.tz is None else str(last.tz)
+            raise ValueError(
+                f"The times of the batch have {came}, those before have {before}: one clock cannot follow the other. "
+                f"Give the batch the clock of the stream, index.tz_localize({zone!r})."
+            )
 
 
 def has_stopped(index, last, period):
     """Whether a batch begins so long after the row before that what was known of the states there is of no use."""
-    if last is None or period is None or not isinstance(index, pd.DatetimeIndex) or len(index) == 0:
+    if last is None or period is None or not _follows(index, last):
         return False
     return index[0] - last > _times(LONG, period)
 
 
 LONG = 200  # sampling periods
+
+
+def _follows(index, last):
+    """Whether rows have a clock of the kind of the last row of a stream."""
+    return index is not None and len(index) > 0 and ticks(index) is not None and _kind(index[0]) == _kind(last)
+
+
+def _kind(time):
+    return next((kind for kind in (pd.Timestamp, pd.Timedelta) if isinstance(time, kind)), float)
 
 
 @lru_cache(64)
@@ -296,15 +349,17 @@ def _times(factor, period):
 
 
 def check_following(index, last, period):
-    """Time of the last row of a batch that follows another."""
-    if not isinstance(index, pd.DatetimeIndex) or len(index) == 0:
+    """Time or number of the last row of a batch that follows another; numbers from 0 on are no clock of a stream."""
+    if index is None or not len(index) or ticks(index) is None or is_numbering(index):
         return last
-    if last is not None and index[0] <= last:
+    if last is None or not _follows(index, last):
+        return index[-1]
+    if index[0] <= last:
         raise ValueError(
             f"The batch starts at {index[0]}, but the stream has been followed up to {last} already. Give "
             "the rows after that, or reset() for another stream."
         )
-    if last is not None and period is not None and index[0] - last > _times(1.5, period):
+    if period is not None and _kind(last) is not float and index[0] - last > _times(1.5, period):
         warn(
             f"There are no rows between {last} and {index[0]}; the stream goes on as if none had been left "
             "out. Give missing rows as NaN, or reset().",

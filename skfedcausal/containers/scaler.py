@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-<<<<<<< HEAD
 from scipy.sparse import issparse
-from sklearn.preprocessing import StandardScaler
-=======
->>>>>>> save
 from sklearn.utils._set_output import _get_output_config
 
 from ..versioned import Versioned
 from .arrays import as_native, column_names, kinds, to_floats
 from .clients import ClientArrays, n_dimensions, opened
+from .layout import listed
 from .plant import stack_clients
 
 if TYPE_CHECKING:
@@ -83,9 +80,19 @@ class UnitScaler(Versioned, StandardScaler):
         Raises
         ------
         ValueError
-            If X is no table of numbers.
+            If X is no table of numbers, or the squares of some cannot be computed.
         """
-        return super().fit(_table(X), y, sample_weight)
+        table = _table(X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            fitted = super().fit(table, y, sample_weight)
+        lost = np.flatnonzero(~np.isfinite(self.var_) & ~np.isnan(self.mean_)) if self.with_std else ()
+        if len(lost):
+            large = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))[lost].tolist()
+            raise ValueError(
+                f"Values of {listed(large, 4)} are so large that their squares cannot be computed. Give them in other "
+                "units, and take out values that no sensor can have reported."
+            )
+        return fitted
 
     def transform(self, X: Any, copy: bool | None = None) -> pd.DataFrame | np.ndarray:
         """Scaled columns.

@@ -6,6 +6,7 @@ from math import inf, isnan
 import numpy as np
 import pandas as pd
 
+from .clock import read_clock
 from .plant import PlantData
 
 
@@ -79,7 +80,7 @@ class UsualRows:
         if isinstance(X, pd.DataFrame):
             if len(X) != 1 or not _are(X.columns, self._columns.get(name)):
                 return None, None
-            X, index = X.to_numpy(), X.index
+            X, index = X.to_numpy(), read_clock(X.index).times
         elif isinstance(X, pd.Series):
             if not (isinstance(X.name, pd.Timestamp) and _are(X.index, self._columns.get(name))):
                 return None, None

@@ -61,8 +61,8 @@ class PlantStream:
         if plant is None or self.last_time is None:
             return plant
         index, last = plant.index, self.last_time
-        timed = isinstance(index, pd.DatetimeIndex) and (index.tz is None) == (last.tz is None)
-        return plant if timed and index[0] > last else None
+        timed = isinstance(index, pd.DatetimeIndex) and isinstance(last, pd.Timestamp)
+        return plant if timed and (index.tz is None) == (last.tz is None) and index[0] > last else None
 
     def learn_columns(self, batch, layout):
         """Take note of what a batch that was read looked like."""

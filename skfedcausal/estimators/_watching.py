@@ -14,7 +14,7 @@ from ..beside import beside
 from ..callers import warn
 from ..client.units import UnitStreams
 from ..containers.clients import opened
-from ..containers.rows import check_following, check_sampling, has_stopped, warn_of_gaps
+from ..containers.rows import check_following, check_sampling, check_zone, has_stopped, warn_of_gaps
 from ..federation.ledger import StreamLedger
 from ..given import Lengths, Record
 from ..message.watching import FlagMessage, FlagsRequest
@@ -186,6 +186,7 @@ class WatchingDetector(LearnedWatch, FederatedEstimator):
 
     def _advance_part(self, plant):
         stream = self._stream
+        check_zone(plant.index, stream.last_time)
         plant = _timed(plant, stream.last_time, self._period)
         beyond = self._warn_beyond(plant, stream.beyond, StreamWarning)
         if has_stopped(plant.index, stream.last_time, self._period):
@@ -384,7 +385,8 @@ class WatchingDetector(LearnedWatch, FederatedEstimator):
 
 def _timed(plant, last, period):
     """Rows with times, where those before them had some: rows without count as the next ones."""
-    if last is None or period is None or isinstance(plant.index, pd.DatetimeIndex) or not plant.n_samples:
+    is_timed = isinstance(plant.index, (pd.DatetimeIndex, pd.TimedeltaIndex))
+    if not isinstance(last, pd.Timestamp) or period is None or is_timed or not plant.n_samples:
         return plant
     warn(
         f"{plant.n_samples} rows came without times: they are taken to follow {last}, one sampling period apart. The "

@@ -47,10 +47,11 @@ def _without_fills(frame, findings):
     """NaN for values that stand for none, until there are no more."""
     fixed: dict[str, np.ndarray] = {}
     cells, values = 0, set[float]()
+    known = set(findings.loc[findings["kind"] == "fill value", "value"])
     for column in dict.fromkeys(findings.loc[findings["kind"] == "fill value", "column"]):
         series = frame[column].to_numpy(copy=True)
         for _ in range(_MOST_FILLS):
-            fills = [value for value, _ in filled(Tag(series, np.zeros(1, dtype=int)))]
+            fills = [value for value, _ in filled(Tag(series, np.zeros(1, dtype=int)), known)]
             if not fills:
                 break
             there = np.isin(series, fills)

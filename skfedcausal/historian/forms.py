@@ -1,33 +1,28 @@
 """One export as a list of tag series: wide and long tables, words for numbers, quality codes."""
 
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ..callers import warn
+from ..containers.clock import read_clock, ticks
 from ..containers.layout import listed
+from .archive import table_of
+from .dialect import Dialect
+from .layouts import brought_into_form, time_column
+from .sources import written
 from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times
-from .written import written
 
 _LOOKED_AT = 3000  # cells of a column, about, by which it is told whether it holds words
 _MOST_WORDS = 0.5  # share of the cells of a column that may be words; with more it is a text column
+_FEW_WORDS = 0.05  # share of the cells below which words nobody knows are bad values
+_LARGEST = 3.4e38  # of single precision: what is written in place of a value, as 3.4028235E+38
 _LONG = 2  # rows of one time, on average, from which on a table looks like one of a row for every value
+_SINCE_1970 = 1e9  # seconds, of 2001
 # least code, mask, good and uncertain: the two highest of the 32 bits of OPC UA, of the eight of OPC DA
 _STANDARDS = (2**30, -(2**30), 0, 2**30), (192, 192, 192, 64)
-
-
-class Dialect(NamedTuple):
-    """How an export is to be read; see :func:`read_historian`."""
-
-    tz: str | None = None
-    dayfirst: bool | None = None
-    bad_values: frozenset = frozenset()  # texts in lower case, and numbers
-    good: Any = None
-    keep_uncertain: bool = False
-    drop: tuple = ()  # patterns of columns that are left out of tables
-    time: str | None = None  # column of the times of tables, where its name is none of the usual ones
 
 
 class ExportTable(NamedTuple):
@@ -36,6 +31,7 @@ class ExportTable(NamedTuple):
     frame: pd.DataFrame
     texts: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
+    runs: tuple[int, ...] | None = None  # rows of each run that an index names
 
 
 def bad_marks(values):
@@ -50,46 +46,60 @@ def _number(text):
     return float(pd.to_numeric(plain, errors="coerce"))
 
 
+def cells_of(export, bad_values=()):
+    """Table of the cells of an export as they are written."""
+    return written(export, str(export), Dialect(bad_values=bad_marks(bad_values))).table
+
+
 def tag_series(export, dialect, where):
     """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
     times, table, said = _parts(export, dialect, where)
-    for text in said:
-        warn(f"{where}: {text}.")
     if times is None:
         what = f"No time column in {where}: its columns are {listed(table.columns)}"
         raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")
     if {"tag", "value"} <= set(roles := _roles(table)):
-        return _long(table, times, roles, dialect, where)
-    frame = _wide(table, on_one_clock(times, None, dialect.tz, where), dialect, where).frame
-    return {tag: ordered(frame[tag]) for tag in frame}
+        found = _long(table, times, roles, dialect, where)
+    else:
+        found = _wide(table, on_one_clock(times, None, dialect.tz, where), dialect, where)
+    for text in (*said, *found.said):
+        warn(f"{where}: {text}.")
+    if found.texts:
+        raise ValueError(f"Tags {listed(found.texts)} of {where} hold words and no numbers; leave them out.")
+    return {tag: ordered(own) for tag, own in found.series.items()}
 
 
-def export_table(export, dialect, where):
+def export_table(export, dialect, where, alone=True):
     """An export as a table in the order of its rows, whatever that is; rows have numbers where it has no times.
 
-    Columns without numbers are left out, and named.
+    Columns without numbers are left out, and named; an export that is `alone` has others.
     """
     times, table, said = _parts(export, dialect, where)
     if {"tag", "value"} <= set(roles := _roles(table)) and times is not None:
-        series = _long(table, times, roles, dialect, where)
-        kept = {tag: own for tag, own in series.items() if not _matches(tag, dialect.drop)}
-        return ExportTable(pd.DataFrame(kept), said=said)
+        found = _long(table, times, roles, dialect, where)
+        series = {tag: ordered(own) for tag, own in found.series.items()}
+        frame, held = table_of(series, dialect.hold, dialect.every)
+        return ExportTable(frame, found.texts, (*said, *found.said, *held))
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
+    clock = read_clock(table.index)
     wanted = [column for column in table.columns if not _matches(column, dialect.drop)]
-    found = _wide(table[wanted], times, dialect, where, skip_texts=True)
+    found = _wide(table[wanted], times, dialect, where, skip_texts=True, alone=alone)
     stamps = [column for column in found.texts if times is None and _are_times(table[column])]
     if stamps:
         raise ValueError(
             f"Column {listed(stamps)} of {where} is no number. Is it the time? Name it: time=... (--time)."
         )
     if times is not None and found.texts and len(times) >= _LONG * times.nunique():
-        heads = f"its tags in {listed(found.texts)} and its values in {listed(list(found.frame))}"
+        heads = f"its tags in {listed(found.texts)} and its values in {listed(list(found.series))}"
         raise ValueError(
             f"{where} has {len(times)} rows of {times.nunique()} times, a row for every value: {heads}? Call these "
             "columns 'tag' and 'value'."
         )
-    return ExportTable(found.frame, found.texts, said)
+    if times is None and ticks(clock.times) is not None:
+        times = clock.times
+    frame = pd.DataFrame(found.series, copy=False) if found.series else pd.DataFrame(index=range(len(table)))
+    frame = frame if times is None else frame.set_axis(times)
+    return ExportTable(frame, found.texts, (*said, *found.said), clock.runs)
 
 
 def _are_times(column):
@@ -107,11 +117,15 @@ def _matches(name, patterns):
 
 def _parts(export, dialect, where):
     """Times of an export, None where it has none, the table without them, what was done in words."""
-    table, said = written(export, where, dialect.bad_values)
+    table, said = brought_into_form(*written(export, where, dialect))
     names = {str(column).strip().lower(): column for column in table.columns}
     if dialect.time is not None and str(dialect.time).strip().lower() not in names:
         raise ValueError(f"There is no column {dialect.time!r} in {where}: its columns are {listed(table.columns)}.")
-    times, table = _split_times(table, names, dialect.time)
+    named = dialect.time
+    if named is None and _pick(names, TIME_NAMES) is None and not _tells_times(read_clock(table.index).times):
+        named = time_column(table)
+        said = said if named is None else (*said, f"times: those of column {named!r}")
+    times, table = _split_times(table, names, named)
     if times is not None:
         table, times, more = _timed(table, times, dialect.dayfirst, where)
         said += more
@@ -159,8 +173,8 @@ def _split_times(table, names, time=None):
     """Times as they are written, None where there are none, and the table without them."""
     column = _pick(names, TIME_NAMES) if time is None else names[str(time).strip().lower()]
     times = None
-    if time is None and isinstance(table.index, pd.DatetimeIndex):
-        times = pd.Series(table.index, index=table.index)
+    if time is None and _tells_times(clock := read_clock(table.index).times):
+        times = pd.Series(clock, index=table.index)
     elif time is None and None not in (both := [_pick(names, WORDS["dates"][part]) for part in ("date", "time")]):
         times = table[both[0]].astype(str) + " " + table[both[1]].astype(str)
         table = table.drop(columns=both)
@@ -169,20 +183,47 @@ def _split_times(table, names, time=None):
     return times, table.set_axis([str(column).strip() for column in table.columns], axis=1)
 
 
+def _tells_times(index):
+    """Whether an index holds times, or numbers that can only be those since 1970."""
+    if isinstance(index, pd.DatetimeIndex):
+        return True
+    return index.dtype.kind in "iuf" and len(index) > 0 and bool(index.min() >= _SINCE_1970)
+
+
+class _Found(NamedTuple):
+    """Numbers by tag, tags without numbers, what was done in words."""
+
+    series: dict
+    texts: tuple[str, ...]
+    said: tuple[str, ...]
+
+
 def _long(table, times, roles, dialect, where):
     tags = table[roles["tag"]].astype(str).str.strip().to_numpy()
     times = on_one_clock(times, tags, dialect.tz, where)
-    values = _to_numbers(table[roles["value"]], dialect.bad_values, f"the values of {where}")
+    cells = _cells(table[roles["value"]], dialect.bad_values)
+    numbers = cells.numbers
     if "quality" in roles:
-        values = np.where(is_good(table[roles["quality"]], dialect, where), values, np.nan)
+        numbers = np.where(is_good(table[roles["quality"]], dialect, where), numbers, np.nan)
     codes, found = pd.factorize(tags)
-    series = pd.Series(values, index=times)
-    return {tag: ordered(series[codes == k]) for k, tag in enumerate(found)}
+    n_words = np.bincount(codes, cells.words, len(found))
+    shares = n_words / np.maximum(np.bincount(codes, cells.words | ~np.isnan(cells.numbers), len(found)), 1)
+    kept = [k for k, tag in enumerate(found) if not _matches(tag, dialect.drop)]
+    texts = [found[k] for k in kept if shares[k] > _MOST_WORDS]
+    bad: dict = {}
+    for k in kept:
+        if n_words[k] and found[k] not in texts:
+            _note_words(table[roles["value"]][cells.words & (codes == k)], shares[k], f"{found[k]!r} of {where}", bad)
+    series = pd.Series(numbers, index=times)
+    order = np.argsort(codes, kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(codes, minlength=len(found)))[:-1])
+    return _Found({found[k]: series.iloc[rows[k]] for k in kept if found[k] not in texts}, tuple(texts), _told(bad))
 
 
-def _wide(table, times, dialect, where, skip_texts=False):
+def _wide(table, times, dialect, where, skip_texts=False, alone=True):
     columns = [column for column in table.columns if column and not column.startswith("Unnamed:")]
     quality, values, texts = _quality_columns(columns), {}, []
+    bad: dict = {}
     for tag in columns:
         if tag in quality.values():
             continue
@@ -190,15 +231,40 @@ def _wide(table, times, dialect, where, skip_texts=False):
         if skip_texts and _is_text(table[tag], dialect.bad_values):
             texts.append(tag)
             continue
-        values[tag] = _to_numbers(table[tag], dialect.bad_values, place)
+        cells = _cells(table[tag], dialect.bad_values)
+        if cells.words.any():
+            share = cells.words.sum() / (cells.words | ~np.isnan(cells.numbers)).sum()
+            _note_words(table[tag][cells.words], share, place, bad)
+        values[tag] = cells.numbers
         if tag in quality:
             values[tag] = np.where(is_good(table[quality[tag]], dialect, place), values[tag], np.nan)
-    if not values and texts:
+    if not values and texts and alone:
         shown = listed([f"{tag}: {table[tag].dropna().iloc[0]}" for tag in texts], 3)
         raise ValueError(f"No column of {where} holds numbers: {shown}. Export one number per cell, without its unit.")
-    if not values:
+    if not values and alone:
         raise ValueError(f"No tags in {where}: there is a time column and nothing else.")
-    return ExportTable(pd.DataFrame(values, index=times), tuple(texts))
+    return _Found({tag: pd.Series(own, index=times) for tag, own in values.items()}, tuple(texts), _told(bad))
+
+
+def _note_words(words, share, where, bad):
+    """Count words in a column of numbers, which stand for bad values where they are few."""
+    unknown = [str(word).strip() for word in words]
+    if share >= _FEW_WORDS:
+        first = list(dict.fromkeys(unknown))
+        raise ValueError(
+            f"Got {first[0]!r} in {where}, which is neither a number nor a known mark of bad quality. Map "
+            f"states to numbers, leave the column out, or name the marks: bad_values={first[:5]!r}."
+        )
+    for word in unknown:
+        bad[word] = bad.get(word, 0) + 1
+
+
+def _told(bad):
+    """Sentence about words that were taken as bad values."""
+    if not bad:
+        return ()
+    shown = listed([f"{word!r} {count} times" for word, count in bad.items()], 6, quoted=False)
+    return (f"bad values: {sum(bad.values())} cells hold a word in place of a number ({shown})",)
 
 
 def _is_text(column, bad_values):
@@ -229,20 +295,27 @@ def ordered(series):
 # -- values and quality codes --------------------------------------------------------------------
 
 
-def _to_numbers(values, bad_values, where):
-    """Numbers or text as floats, NaN for texts that stand for no good value."""
+class _Cells(NamedTuple):
+    """Numbers, NaN for what stands for no good value, and which cells hold words that nobody knows."""
+
+    numbers: np.ndarray
+    words: np.ndarray
+
+
+def _cells(values, bad_values):
+    """Numbers or text as floats."""
     fills = [mark for mark in bad_values if isinstance(mark, float)]
     if pd.api.types.is_bool_dtype(values) or pd.api.types.is_numeric_dtype(values):
-        return _without(values.to_numpy(dtype=float, na_value=np.nan), fills)
-    numbers, words = _floats(values.tolist())
+        numbers = _without(values.to_numpy(dtype=float, na_value=np.nan), fills)
+        return _Cells(numbers, np.zeros(len(numbers), dtype=bool))
+    cells = values.tolist()
+    numbers, words = _floats(cells)
     bad = BAD_TEXTS | bad_values
-    unknown = [text for text in words if text.lower() not in bad]
-    if unknown:
-        raise ValueError(
-            f"Got {unknown[0]!r} in {where}, which is neither a number nor a known mark of bad quality. Map "
-            f"states to numbers, leave the column out, or name the marks: bad_values={unknown[:5]!r}."
-        )
-    return _without(numbers, fills)
+    unknown = {text for text in words if text.lower() not in bad}
+    there = np.array(
+        [bool(unknown) and isinstance(cell, str) and cell.strip() in unknown for cell in cells], dtype=bool
+    )
+    return _Cells(_without(numbers, fills), there)
 
 
 def _floats(cells):
@@ -268,7 +341,9 @@ def _number_in(text, words):
 
 def _without(numbers, fills):
     """Numbers with NaN in place of infinite ones and of those that stand for no value."""
-    return np.where(np.isinf(numbers) | np.isin(numbers, fills), np.nan, numbers)
+    none = ~(np.abs(numbers) <= _LARGEST)  # the missing ones, too
+    none |= np.isin(numbers, fills) if fills else False
+    return np.where(none, np.nan, numbers) if none.any() else numbers
 
 
 def is_good(quality, dialect, where):

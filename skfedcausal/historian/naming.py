@@ -11,23 +11,29 @@ from ..containers.layout import SEPARATOR, listed
 
 _SEPARATORS = (SEPARATOR, "/", ".", ":", "_", "-")
 _MIXED = re.compile(r"^(?P<unit>[^/.:_\-\s]+)(?:__|[/.:_\-\s])(?P<tag>.+)$")
+_LEVELS = 3  # of names from which on the first may be that of the site
 _HELP = (
     'Name them \'unit__tag\', list the owners in a JSON file {"unit": ["column", ...]}, or give a pattern such as '
     "'{unit}[:/._-]{tag}' or '(P[0-9]+)(.+)'; leave other columns out: drop=... (--drop)"
 )
-_SERVER = re.compile(r"^\\\\[^\\]+\\")  # of PI, before the name of a tag
+# before the name of a tag: a server of PI, a provider of Ignition, a namespace of OPC UA
+_SERVER = re.compile(r"^(?:\\\\[^\\]+\\|\[[^\]]*\]|(?:ns=\d+;)?[sigb]=)")
 
 
 def unit_names(columns, units="prefix"):
     """Name ``unit__tag`` of each column, and the columns that no unit takes.
 
-    `units` is "prefix", a dict or JSON file of names or globs by unit, a pattern with ``{unit}`` and ``{tag}`` in
-    which ``*``, ``?`` and ``[...]`` are those of file names, a glob whose first ``*`` is the unit, or a regular
-    expression with a group ``unit``. Units that differ in capitals only are one.
+    `units` is "prefix", "level 2" (what stands at this level of names such as ``SITE1.BLR.PT101``), a dict or JSON file
+    of names or globs by unit, a pattern with ``{unit}`` and ``{tag}`` in which ``*``, ``?`` and ``[...]`` are those of
+    file names, a glob whose first ``*`` is the unit, or a regular expression with a group ``unit``. Units that differ
+    in capitals only are one.
     """
     columns = [str(column) for column in columns]
+    level = re.fullmatch(r"(?:level\s*)?(\d+)", str(units))
     if units == "prefix":
         found = _by_prefix(columns)
+    elif level:
+        found = _by_level(columns, int(level[1]))
     elif isinstance(units, Mapping):
         found = _by_owner(columns, units)
     elif str(units).lower().endswith(".json"):
@@ -39,8 +45,61 @@ def unit_names(columns, units="prefix"):
     return _one_spelling(found), [column for column in columns if column not in found]
 
 
+def levels_of(columns):
+    """Levels of hierarchical names, and the first that tells units.
+
+    Parameters
+    ----------
+    columns : list of str
+
+    Returns
+    -------
+    tuple of (str, int, dict of str to list of str) or None
+        Separator, number of the first level that is not the same in all names, from 1 on, and what stands at each level
+        but the last by "level 1", "level 2", ... None where names have two levels or fewer.
+
+    Examples
+    --------
+    >>> from skfedcausal.historian.naming import levels_of
+    >>> levels_of(["SITE1.BLR.B01.PT101", "SITE1.BLR.B01.TT102", "SITE1.TRB.T01.FT201"])
+    ('.', 2, {'level 1': ['SITE1'], 'level 2': ['BLR', 'TRB'], 'level 3': ['B01', 'T01']})
+    """
+    for separator in _SEPARATORS:
+        parts = [_SERVER.sub("", column).strip(separator).split(separator) for column in columns]
+        depth = min(map(len, parts), default=0)
+        if depth >= _LEVELS:
+            levels = [list(dict.fromkeys(part[k] for part in parts)) for k in range(depth - 1)]
+            first = next((k for k, values in enumerate(levels) if len(values) > 1), None)
+            if first is None:
+                return None
+            return separator, first + 1, {f"level {k + 1}": values for k, values in enumerate(levels)}
+    return None
+
+
+def _by_level(columns, level):
+    """Unit and tag by what stands at a level of hierarchical names; what all have before it is left out."""
+    found = levels_of(columns)
+    if found is None or not 1 <= level <= len(found[2]):
+        count = 0 if found is None else len(found[2])
+        raise ValueError(f"Got units=level {level}, and names such as {columns[0]!r} have {count} levels of units.")
+    separator, first, _ = found
+    units = {}
+    for column in columns:
+        parts = _SERVER.sub("", column).strip(separator).split(separator)
+        units[column] = separator.join(parts[min(first, level) - 1 : level]), separator.join(parts[level:])
+    return units
+
+
 def _by_prefix(columns):
     """Unit and tag by the first separator that all columns have, or by any of them."""
+    found = levels_of(columns)
+    if found is not None and found[1] > 1 and 2 * len(found[2][f"level {found[1]}"]) <= len(columns):
+        return _by_level(columns, found[1])  # what all names have tells no unit
+    return _by_first_part(columns)
+
+
+def _by_first_part(columns):
+    """Unit and tag by what stands before the first separator."""
     plain = {column: _SERVER.sub("", column) for column in columns}
     found: dict[str, tuple[str, str]] = {}
     for separator in _SEPARATORS:

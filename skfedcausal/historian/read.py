@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, check_unit_names, listed
-from .forms import Dialect, bad_marks, ordered, tag_series
+from .dialect import Dialect
+from .forms import bad_marks, ordered, tag_series
 
 _EXPORTS = "{'P1': 'boiler.csv', ...}"
 _log = logging.getLogger(__name__)

@@ -10,13 +10,20 @@ import numpy as np
 import pandas as pd
 
 from ..callers import warn
+from ..containers.clock import is_numbering
 from ..containers.layout import SEPARATOR, check_unit_names, listed, split_flat_names
+from ..containers.rows import sampling_period
 from ..quality.check import checked
 from ..quality.report import PlantCheck, with_findings
+from .databases import without_password
+from .dialect import Dialect
 from .fixes import FIXES, apply_fixes, read_fixes
-from .forms import Dialect, bad_marks, export_table
-from .grid import on_grid, usual_step
-from .naming import unit_names
+from .folders import files_of, is_folder, named_by_file, together
+from .forms import bad_marks, export_table
+from .grid import on_grid, time_text
+from .naming import levels_of, unit_names
+from .roles import coarse_counters, corrected, rates, roles_of
+from .steps import EvenStep, usual_step
 
 _PASSES = 3  # over the findings
 _LEAST_ROWS = 2
@@ -43,6 +50,8 @@ class PlantTable:
         What was done: columns left out, rows filled in, episodes cut, findings put right.
     left_out : dict of str to str
         Columns that were left out, and why.
+    given_roles : dict of str to str
+        Roles of columns that were corrected.
 
     See Also
     --------
@@ -70,6 +79,7 @@ class PlantTable:
     zone: str | None = None
     said: tuple[str, ...] = ()
     left_out: Mapping[str, str] | None = None
+    given_roles: Mapping[str, str] | None = None
 
     @classmethod
     def read(
@@ -87,20 +97,25 @@ class PlantTable:
         clock: Any = None,
         good: Any = None,
         keep_uncertain: Any = False,
+        names: Any = None,
+        query: str | None = None,
+        hold: Any = None,
     ) -> Self:
-        """Read a plant's record from files or frames, as historians export it.
+        """Read a plant's record from files, databases or frames, as historians and tools export it.
 
-        Exports are wide or long, CSV (any separator, decimal commas) or Parquet, one for all units or some for
-        each. Rows that are missing are filled in without values, longer gaps end an episode, columns without
-        numbers are left out; `said` names all of it.
+        Exports are wide or long, in text (any separator, decimal commas), workbooks, Parquet, JSON or databases, one
+        for all units or some for each, or a folder with a file for each tag. Rows that are missing are filled in
+        without values, longer gaps end an episode, columns without numbers are left out; `said` names all of it.
 
         Parameters
         ----------
-        source : path, file object, DataFrame, or dict of str to those
-            One record of all units, or one for each by its name; a list is one after the other.
+        source : path, address of a database, file object, DataFrame, or dict of str to those
+            One record of all units, or one for each by its name; a list is one after the other, or side by side where
+            each has tags of its own. So is a folder.
         units : str or dict, default="prefix"
             Which unit a column of a single record belongs to. "prefix": what stands before the first
-            separator. A pattern: ``"{unit}[:/._-]{tag}"``, a glob or a regular expression with a group ``unit``.
+            separator, or the first level of names such as ``SITE1.BLR.B01.PT101`` that differs. "level 3": what stands
+            at that level. A pattern: ``"{unit}[:/._-]{tag}"``, a glob or a regular expression with a group ``unit``.
             A dict, or a JSON file, of names or globs by unit. Capitals do not matter.
         tz : str, default=None
             The plant's own zone, for example ``"Europe/Berlin"``.
@@ -114,6 +129,13 @@ class PlantTable:
             Names of columns to leave out; ``*`` and ``?`` stand for other letters.
         bad_values : collection of str or float, default=()
             Texts and numbers that stand for a bad value besides the usual ones.
+        names : sequence of str, default=None
+            Names of the columns of a file without a header.
+        query : str, default=None
+            Query of a database that has several tables, in SQL; glob of the nodes of an OPC UA server.
+        hold : str or Timedelta, default=None
+            How long a stored value holds where an archive stores changes only and tags have times of their own: "auto"
+            for the longest usual silence of each tag, which commands take. None: cells without an event are missing.
         dayfirst, good, keep_uncertain, clock
             As in :func:`read_historian`.
 
@@ -140,20 +162,22 @@ class PlantTable:
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
         drop = tuple([drop] if isinstance(drop, str) else drop)
-        dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time)
-        table, left_out, told = _raw_table(source, units, dialect, clock)
+        dialect = Dialect(
+            tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time, names, query, hold, every
+        )
+        table, left_out, told, runs = _raw_table(source, units, dialect, clock)
         if len(table) < _LEAST_ROWS:
             raise ValueError(f"The record has one row; give a row per time step, {_LEAST_ROWS} at the very least.")
         said = [*told, *(f"left out: {name!r} {why}" for name, why in left_out.items())]
-        lengths, rows_found, step = (len(table),), (), every
-        if isinstance(table.index, pd.DatetimeIndex):
-            gridded = on_grid(table, every)
+        lengths, rows_found = (len(table),), ()
+        if not isinstance(table.index, (pd.DatetimeIndex, pd.TimedeltaIndex)) and (every or tz) is not None:
+            raise ValueError("The record has no column of times, so a step (every) and a zone (tz) mean nothing.")
+        if tz is not None and getattr(table.index, "tz", None) is not None:
+            table = table.set_axis(table.index.tz_convert(tz))
+        if not is_numbering(table.index):
+            gridded = on_grid(table, every, runs)
             table, lengths, rows_found = gridded.frame, gridded.lengths, gridded.findings
             said += gridded.said
-            if tz is not None and table.index.tz is not None:
-                table.index = table.index.tz_convert(tz)
-        elif step is not None or tz is not None:
-            raise ValueError("The record has no column of times, so a step (every) and a zone (tz) mean nothing.")
         plant = cls(table, lengths, _checked(table, lengths, whole=not fixes), _zone(table, tz), tuple(said), left_out)
         return put_right(plant, fixes, rows_found)
 
@@ -163,9 +187,56 @@ class PlantTable:
         return tuple(dict.fromkeys(split_flat_names(list(self.frame))))
 
     @property
+    def roles(self) -> pd.DataFrame:
+        """Role of every tag, by its name and how it behaves, those that were given first; see `with_roles`."""
+        texts = [name for name, why in (self.left_out or {}).items() if why == "holds no numbers"]
+        table = roles_of(self.frame, texts)
+        return table if self.given_roles is None else corrected(table, self.given_roles)
+
+    def with_roles(self, roles: Any) -> Self:
+        """The table with other roles of some tags.
+
+        Parameters
+        ----------
+        roles : dict of str to str, or path
+            Role by column or tag: "PV", "SP", "OP", "MODE", "switch", "counter", "lab" or "constant"; or a CSV file
+            with columns ``column`` and ``role``, such as that of `roles` with some of them changed.
+
+        Returns
+        -------
+        PlantTable
+        """
+        if isinstance(roles, (str, Path)):
+            table = pd.read_csv(roles)
+            roles = dict(zip(table["column"], table["role"], strict=True))
+        corrected(self.roles, roles)
+        return replace(self, given_roles={**(self.given_roles or {}), **roles})
+
+    def with_rates(self) -> Self:
+        """The table with the rise from row to row in place of counters, whose level tells nothing.
+
+        Those that rise in few rows, such as hours, are left out: their steps are those of a clock.
+
+        Returns
+        -------
+        PlantTable
+        """
+        table = self.roles
+        counters = [name for name in table.loc[table["role"] == "counter", "column"] if name in self.frame]
+        if not counters:
+            return self
+        coarse = coarse_counters(self.frame, counters)
+        fine = [name for name in counters if name not in coarse]
+        parts = [rates(part.drop(columns=coarse), fine) for part in self._episodes()]
+        said = [f"counters: {listed(fine, 6)} as the rise from row to row"] if fine else []
+        said += [f"counters: {listed(coarse, 6)} left out, whose steps are those of a clock"] if coarse else []
+        left_out = {**(self.left_out or {}), **dict.fromkeys(coarse, "counts hours or the like")}
+        return replace(self, frame=pd.concat(parts), said=(*self.said, *said), left_out=left_out)
+
+    @property
     def step(self) -> Any:
         """Time from one row to the next, None where rows have no times."""
-        return usual_step(self.frame.index) if isinstance(self.frame.index, pd.DatetimeIndex) else None
+        return sampling_period(self.frame.index)
 
     @property
     def fix_first(self) -> Any:
@@ -181,6 +252,9 @@ class PlantTable:
         """
         if self.fix_first:
             warn(f"Fix first: {' '.join(self.fix_first)}")
+        return self._episodes()
+
+    def _episodes(self):
         ends = np.cumsum(self.lengths)
         return [self.frame.iloc[end - rows : end] for end, rows in zip(ends, self.lengths, strict=True)]
 
@@ -220,10 +294,9 @@ class PlantTable:
     def __repr__(self):
         times, rows = "", f"{len(self.frame)} rows"
         if self.step is not None:
-            first, last = self.frame.index[0], self.frame.index[-1]
+            first, last = map(time_text, (self.frame.index[0], self.frame.index[-1]))
             zone = f" ({self.zone})" if self.zone else ""
-            times = f" every {self.step.total_seconds():g} s from {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S}"
-            times += zone
+            times = f" every {usual_step(self.frame.index)} from {first} to {last}{zone}"
         head = f"{len(self.units)} units, {self.frame.shape[1]} tags, {rows}{times}"
         return "\n".join([head, *self.said, *self.fix_first])
 
@@ -267,27 +340,51 @@ def _zone(table, tz):
 def _raw_table(source, units, dialect, clock):
     """Table of all units in the order of the rows of the file, the columns left out with the reasons, what was done."""
     if isinstance(source, Mapping):
-        return _joined(source, dialect, clock)
+        return *_joined(source, dialect, clock), None
     if clock:
         raise ValueError("clock= is for records of each unit, {unit: export}: one record has one clock.")
-    table, texts, said = _one_after_another(source, dialect, "the record")
+    table, texts, said, runs = _one_after_another(source, dialect, "the record")
     names, others = unit_names(list(table), units)
+    if units == "prefix" and (levels := levels_of(list(table))) is not None:
+        said = [*said, *_levels_told(levels, dict.fromkeys(split_flat_names(list(names.values()))))]
     left_out = dict.fromkeys(texts, "holds no numbers") | dict.fromkeys(others, "belongs to no unit")
-    return table[list(names)].rename(columns=names), left_out, said
+    table = table if list(names) == list(table) else table[list(names)]
+    return table.rename(columns=names), left_out, said, runs
+
+
+def _levels_told(levels, units):
+    """Sentence on the levels of names where the first one is not that of the units."""
+    _, first, values = levels
+    if first == 1:
+        return
+    others = [f"{level}: {listed(list(found), 4, quoted=False)}" for level, found in values.items()]
+    yield f"units: {listed(list(units), 8, quoted=False)} are level {first} of the names ({'; '.join(others)})"
 
 
 def _one_after_another(source, dialect, where):
-    """One export, or several below each other, as they are in time, columns without numbers, what was done."""
-    several = isinstance(source, (list, tuple))
+    """One export, or several of a unit or plant, as they are in time, columns without numbers, what was done."""
+    parts = files_of(source) if is_folder(source) else source
+    several = isinstance(parts, (list, tuple)) and len(parts) > 1
     tables, texts = [], []
     said: list[str] = []
-    for k, one in enumerate(source if several else [source]):
-        place = str(one) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
-        table, words, told = export_table(one, dialect, place)
+    for k, one in enumerate(parts if isinstance(parts, (list, tuple)) else [parts]):
+        place = (
+            without_password(str(one)) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
+        )
+        table, words, told, runs = export_table(one, dialect, place, alone=not several)
+        if several and isinstance(one, (str, Path)):
+            table, words = named_by_file(table, words, one)
         tables.append(table)
         texts += words
-        said += told if not several else [f"{text} in part {k}" for text in told]
-    return (tables[0] if len(tables) == 1 else pd.concat(tables)), dict.fromkeys(texts), said
+        said += told if not several else [f"{text} in {_part(one, k)}" for text in told]
+    if not several:
+        return tables[0], dict.fromkeys(texts), said, runs
+    table, held = together(tables, where, dialect)
+    return table, dict.fromkeys(texts), [*said, *held], None
+
+
+def _part(one, k):
+    return Path(one).name if isinstance(one, (str, Path)) else f"part {k}"
 
 
 def _joined(exports, dialect, clock):
@@ -297,14 +394,14 @@ def _joined(exports, dialect, clock):
     left_out: dict[str, str] = {}
     said: list[str] = []
     for unit, export in exports.items():
-        table, texts, told = _one_after_another(export, dialect, f"unit {unit!r}")
+        table, texts, told, _ = _one_after_another(export, dialect, f"unit {unit!r}")
         said += [f"{text} of {unit}" for text in told]
         left_out |= {f"{unit}{SEPARATOR}{text}": "holds no numbers" for text in texts}
         if clock and unit in clock:
             table.index = table.index + pd.Timedelta(clock[unit])
         tables[unit] = table.rename(columns=lambda tag, unit=unit: f"{unit}{SEPARATOR}{tag}")
-    timed = [unit for unit, table in tables.items() if isinstance(table.index, pd.DatetimeIndex)]
-    zoned = [unit for unit in timed if pd.DatetimeIndex(tables[unit].index).tz is not None]
+    timed = [unit for unit, table in tables.items() if not is_numbering(table.index)]
+    zoned = [unit for unit in timed if getattr(tables[unit].index, "tz", None) is not None]
     if 0 < len(timed) < len(tables) or 0 < len(zoned) < len(timed):
         missing = listed([unit for unit in tables if unit not in (zoned or timed)])
         raise ValueError(f"The records of {missing} have no {'zone' if zoned else 'times'} and others do: pass tz=....")
@@ -312,7 +409,13 @@ def _joined(exports, dialect, clock):
         raise ValueError("The records of the units have no times and different numbers of rows; give them times.")
     if timed:
         steps = {unit: usual_step(table.index) for unit, table in tables.items()}
-        widest = max(step for step in steps.values() if step is not None)
-        tables = {unit: on_grid(table, None if steps[unit] == widest else widest)[0] for unit, table in tables.items()}
-        tables = {unit: table[~table.index.duplicated(keep="last")] for unit, table in tables.items()}
+        widest = max(
+            (step for step in steps.values() if isinstance(step, EvenStep)), key=lambda step: step.size, default=None
+        )
+        every = {
+            unit: None if step in (widest, None) or widest is None else widest.size for unit, step in steps.items()
+        }
+        gridded = {unit: on_grid(table, every[unit]) for unit, table in tables.items()}
+        said += [f"{text} of {unit}" for unit, grid in gridded.items() for text in grid.said]
+        tables = {unit: grid.frame[~grid.frame.index.duplicated(keep="last")] for unit, grid in gridded.items()}
     return pd.concat(tables.values(), axis=1).sort_index(), left_out, said

@@ -20,6 +20,7 @@ DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d
 _EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s"))  # by size, for dates after 1973
 _EXCEL_DAYS, _EXCEL_ORIGIN = (20_000, 80_000), pd.Timestamp("1899-12-30")  # of 1954 to 2119
 _SLOW_DAYS = 1.5 / 86400  # between rows, from which on times are of whole seconds, which few decimals of a day blur
+_MIDNIGHT = re.compile(r"((?:^|[T ]))24(:00(?::00(?:\.0+)?)?)\b")  # the end of a day
 _COMPACT = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M"}
 _MONTHS = re.compile(rf"\b({'|'.join(WORDS['months'])})\b", re.IGNORECASE)
 _ZONE = "Pass tz=..., the zone of the clock that wrote it, such as tz='Europe/Berlin'"
@@ -39,10 +40,9 @@ def is_told(name):
 
 
 def parse_times(column, dayfirst, where):
-    """Times from text, numbers since 1970 or times: UTC where they carry an offset, else without a zone."""
+    """Times from text, numbers since 1970 or times: UTC where they carry an offset, else as they came."""
     if pd.api.types.is_datetime64_any_dtype(column):
-        times = pd.DatetimeIndex(column)
-        return times if times.tz is None else times.tz_convert("UTC")
+        return pd.DatetimeIndex(column)
     is_number = pd.api.types.is_numeric_dtype(column)
     texts = column if is_number else column.astype(str).str.strip()
     numbers = pd.to_numeric(texts, errors="coerce")
@@ -53,10 +53,31 @@ def parse_times(column, dayfirst, where):
     if texts.str.match(r"^\d{1,2}:\d{2}").all():
         raise ValueError(f"The times of {where} have no date ({texts.iloc[0]!r}). Give it in a column 'date'.")
     texts = texts.str.replace(r"(\d),(\d+)$", r"\1.\2", regex=True)  # fractions of seconds
+    written, texts = texts, texts.str.replace(_MIDNIGHT, r"\g<1>00\2", regex=True)
+    midnight = written != texts
     offset = texts.str.contains(r"(?:Z|[+-]\d{2}:?\d{2})$", regex=True)
     codes, stamps = pd.factorize(texts)
     options = {"dayfirst": _day_first(texts, dayfirst, where), "utc": bool(offset.any())}
-    return pd.DatetimeIndex(_read_stamps(pd.Series(stamps), options, where))[codes]
+    times = pd.DatetimeIndex(_read_stamps(pd.Series(stamps), options, where))[codes]
+    return times + pd.to_timedelta(midnight.to_numpy().astype(int), unit="D") if midnight.any() else times
+
+
+_LIKE_TIMES = re.compile(r"^\s*\D{0,10}\d{1,4}[-./ ,](?:\d{1,2}|[^\W\d]{3,9})[-./ ,]+\d{1,4}\b.*")
+
+
+def are_times(texts):
+    """Whether texts are times: all but few, which may be remarks below a table."""
+    texts = texts.dropna().astype(str).str.strip()
+    like = texts.str.match(_LIKE_TIMES)
+    if not len(texts) or like.mean() < _MOST:
+        return False
+    english = texts[like].str.replace(_MONTHS, lambda found: WORDS["months"][found[0].lower()], regex=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return bool(pd.to_datetime(english, format="mixed", errors="coerce", utc=True).notna().mean() >= _MOST)
+
+
+_MOST = 0.8
 
 
 def _read_stamps(stamps, options, where):
@@ -121,7 +142,9 @@ def on_one_clock(times, tags, tz, where, strict=True):
 
     Not `strict`: times that go back where no zone is known stay as they are, too.
     """
-    if times.tz is not None or (tz is None and not strict):
+    if times.tz is not None:
+        return times.tz_convert("UTC") if strict else times
+    if tz is None and not strict:
         return times
     if tz is None:
         for rows in _series(tags, len(times)):

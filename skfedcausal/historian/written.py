@@ -1,34 +1,29 @@
-"""A file as it was written, as a table of cells: its form and letters, separators, lines around the header."""
+"""A text as it was written, as a table of cells: separators, lines around the header, names of the columns."""
 
 import csv
-import gzip
 import io
 import re
 import warnings
-import zipfile
 from collections import Counter
 from itertools import islice
-from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ..containers.arrays import as_native
 from ..containers.layout import listed
-from ..optional import import_optional
-from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, is_told
+from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, are_times, is_told
 
 _SPELLINGS = [form(text) for text in BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
 _SEPARATORS = ";\t|,"  # decimal commas look like the last
 _THOUSANDS = re.compile(r"\.\d{3}(?:\.\d{3})*,\d")  # points between thousands beside a decimal comma
 _COMMA_THOUSANDS = r"\d{1,3}(?:,\d{3})+\.\d"  # commas between thousands beside a decimal point
 _VALUE = re.compile(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?|\d+[-./:]\d+[-./:]\d.*")  # a number or a time
+_DATASET = re.compile(r'^\s*"?#NAMES"?[^\n]*\n([^\n]*?)\r?\n"?#TYPES[^\n]*\n[^\n]*\n"?#ROWS[^\n]*\n')  # of Ignition
 _BEGINNING = 1_000_000  # letters of a text in which its form is told
 _LOOKED_AT = 60  # lines by which it is told
 _SURE = 6  # of these, those that alone tell the separator where they agree
 _MOST_WORDS = 3  # lines of words below a header
-_CSV = "export it as CSV (UTF-8) or Parquet"
 
 
 class Written(NamedTuple):
@@ -36,83 +31,6 @@ class Written(NamedTuple):
 
     table: pd.DataFrame
     said: tuple[str, ...] = ()
-
-
-def written(export, where, marks=()):
-    """Table as it is written in a file, or the frame that was given; `marks` are texts of bad values."""
-    native = as_native(export) if not isinstance(export, (str, Path)) else export
-    if isinstance(native, pd.DataFrame):
-        return Written(native)
-    if hasattr(export, "read"):
-        content = export.read()
-    else:
-        path = Path(export)
-        if path.is_dir():
-            files = sorted(one.name for one in path.iterdir() if one.is_file())
-            inside = f"; in it are {listed(files, 6)}" if files else ""
-            raise ValueError(f"{where} is a folder. Give a file of all units, or one for each: UNIT=FILE{inside}.")
-        if path.suffix.lower() in (".parquet", ".pq"):
-            return Written(_parquet(export, where))
-        content = path.read_bytes()
-    if isinstance(content, bytes):
-        content = _unpacked(content, where)
-        if content[:4] == b"PAR1":
-            return Written(_parquet(io.BytesIO(content), where))
-        content = _decoded(content, where)
-    if not content.strip():
-        raise ValueError(f"The export is empty: found in {where}.")
-    if content.lstrip()[:1] in "[{<":
-        raise ValueError(f"{where} holds JSON, XML or a page of a browser, and no table: {_CSV}.")
-    return _parsed(content, where, marks)
-
-
-# -- letters --------------------------------------------------------------------------------------------
-
-
-def _parquet(source, where):
-    import_optional("pyarrow", "parquet", f"Reading {where}")
-    return pd.read_parquet(source)
-
-
-def _unpacked(raw, where):
-    """What a packed file holds, where it holds one."""
-    if raw[:2] == b"\x1f\x8b":
-        return gzip.decompress(raw)
-    if raw[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
-        raise ValueError(f"{where} is a workbook of Excel: save the sheet as CSV (UTF-8).")
-    if raw[:4] != b"PK\x03\x04":
-        return raw
-    try:
-        archive = zipfile.ZipFile(io.BytesIO(raw))
-    except zipfile.BadZipFile:
-        raise ValueError(f"{where} is an archive that cannot be unpacked: {_CSV}.") from None
-    names = [name for name in archive.namelist() if not name.endswith("/")]
-    if "xl/workbook.xml" in names:
-        raise ValueError(f"{where} is a workbook of Excel: save the sheet as CSV (UTF-8).")
-    if len(names) != 1:
-        remedy = "unpack it, and give the one of all units or one for each: UNIT=FILE"
-        raise ValueError(f"{where} is an archive of {len(names)} files ({listed(names, 6)}): {remedy}.")
-    return archive.read(names[0])
-
-
-def _decoded(raw, where):
-    """Text of a file in UTF-8 or UTF-16, or as Windows of western Europe writes it."""
-    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return raw.decode("utf-16")
-    early = raw[:1000]
-    if b"\0" in early:  # letters of two bytes without a mark, or no letters
-        for code, other in (("utf-16-le", early[1::2]), ("utf-16-be", early[0::2])):
-            if other.count(0) > 0.9 * len(other):
-                return raw.decode(code)
-        raise ValueError(f"{where} holds no text: {_CSV}.")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        pass
-    try:
-        return raw.decode("cp1252")
-    except UnicodeDecodeError:
-        raise ValueError(f"{where} holds no text: {_CSV}.") from None
 
 
 # -- lines ----------------------------------------------------------------------------------------------
@@ -128,29 +46,108 @@ class _Form(NamedTuple):
     said: tuple[str, ...]
 
 
-def _parsed(text, where, marks):
+def parsed(text, where, dialect):
     """Table that a text holds."""
-    form = _form(text.removeprefix("\ufeff"), where)
-    as_text = {name: str for name in form.names if is_told(name)}
-    separator, body = form.separator, form.body
-    decimal = "," if _has_commas(form.rows, separator) else "."
-    written_so = any("," in mark for mark in marks if isinstance(mark, str)) or not _only_times(as_text)
-    if decimal == "," and not written_so and not _THOUSANDS.search(body):
+    text, blocks = text.removeprefix("\ufeff"), _annotated(text)
+    if len(blocks) > 1:
+        tables = [parsed(block, where, dialect).table for block in blocks]
+        return Written(pd.concat(tables, ignore_index=True))
+    text = _DATASET.sub(r"\1\n", blocks[0])
+    form, marks = _form(text, where, dialect.names), dialect.bad_values
+    how, body = _how(form, form.body, marks), form.body
+    if how["decimal"] == "," and how.pop("points"):
         # numbers with points are read several times as fast, and those written with points are none with commas
-        body, decimal = body.replace(",", "."), "."
-    how = {"sep": separator, "decimal": decimal, "dtype": as_text, "thousands": _thousands(body, separator, decimal)}
-    head = io.StringIO()
-    csv.writer(head, delimiter=separator, lineterminator="\n").writerow(form.names)
-    how |= {"na_values": _SPELLINGS, "keep_default_na": False, "low_memory": False, "index_col": False}
+        body, how["decimal"] = body.replace(",", "."), "."
+    how.pop("points", None)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(io.StringIO(head.getvalue() + body), **how)
+            table = pd.read_csv(io.StringIO(_head(form) + body), **how)
     except pd.errors.ParserWarning:
-        table = _without_ends(head.getvalue(), body, how, where)
+        table = _without_ends(_head(form), body, how, where)
     except pd.errors.ParserError as error:
         raise ValueError(f"Rows of {where} have different numbers of columns: {str(error).strip()}.") from None
     return Written(table, form.said)
+
+
+def parsed_file(path, where, dialect):
+    """As :func:`parsed` for a large file of UTF-8, of which only the table is ever in memory; None of other files."""
+    with open(path, "rb") as file:
+        early = file.read(_BEGINNING)
+        text = _whole_lines(early)
+        if text is None or len(_annotated(text)) > 1 or _DATASET.match(text) or text.lstrip()[:1] in "[{<#":
+            return None
+        form = _form(text, where, dialect.names)
+        how = _how(form, form.body, dialect.bad_values)
+        how.pop("points")
+        file.seek(len(text.encode()) - len(form.body.encode()) + (len(_MARK) if early.startswith(_MARK) else 0))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", pd.errors.ParserWarning)
+                warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # words among numbers are looked at later
+                source: Any = _Behind(_head(form), file)
+                return Written(pd.read_csv(source, **(how | {"low_memory": True})), form.said)
+        except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError):
+            return None  # told or repaired where the whole text is at hand
+
+
+_MARK = b"\xef\xbb\xbf"  # of UTF-8
+
+
+class _Behind:
+    """A file from where it stands behind a first line."""
+
+    def __init__(self, head, file):
+        self._head, self._file = head.encode(), file
+
+    def read(self, size=-1):
+        head, self._head = self._head, b""
+        return head or self._file.read(size)
+
+    def __iter__(self):
+        return iter(self._file)
+
+
+def _whole_lines(early):
+    """Text of the whole lines at the beginning of a file of UTF-8, None of another."""
+    lines = early[: early.rfind(b"\n") + 1]
+    try:
+        return lines.decode("utf-8-sig") if lines and b"\0" not in early else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _head(form):
+    """First line with the names of the columns."""
+    head = io.StringIO()
+    csv.writer(head, delimiter=form.separator, lineterminator="\n").writerow(form.names)
+    return head.getvalue()
+
+
+def _how(form, body, marks):
+    """How pandas is to read the lines below the header; `points`: whether points may stand for decimal commas."""
+    as_text = {name: str for name in form.names if is_told(name)}
+    decimal = "," if _has_commas(form.rows, form.separator) else "."
+    written_so = any("," in mark for mark in marks if isinstance(mark, str)) or not _only_times(as_text)
+    return {
+        "sep": form.separator,
+        "decimal": decimal,
+        "dtype": as_text,
+        "thousands": _thousands(body, form.separator, decimal),
+        "na_values": _SPELLINGS,
+        "keep_default_na": False,
+        "low_memory": False,
+        "index_col": False,
+        "points": decimal == "," and not written_so and not _THOUSANDS.search(body),
+    }
+
+
+def _annotated(text):
+    """Tables of a text of InfluxDB without the lines that annotate them; one of any other text."""
+    if not re.match(r"\s*#(?:group|datatype|default)\b", text):
+        return [text]
+    blocks = re.split(r"(?:^|\n)(?:#[^\n]*\n)+", text.replace("\r", ""))
+    return [block.strip("\n") for block in blocks if block.strip()]
 
 
 def _without_ends(head, body, how, where):
@@ -168,7 +165,7 @@ def _without_ends(head, body, how, where):
         raise ValueError(f"Rows of {where} have more fields than its header has names. {remedy}.") from None
 
 
-def _form(text, where):
+def _form(text, where, given=None):
     """Form of a text: what stands above its header, in it, and below it before the first values."""
     told = re.match(r'\s*"?sep=(.)"?[ \t]*\r?\n', text, re.IGNORECASE)  # as Excel writes it
     text = text[told.end() :] if told else text
@@ -179,6 +176,16 @@ def _form(text, where):
     if above:
         shown = listed([" ".join(cell for cell in row if cell) for row in rows[:above]], 2)
         said.append(f"left out: {above} line{'s' * (above > 1)} above the header ({shown})")
+    if given is not None:
+        return _Form(
+            separator, _given_names(given, rows[above], where), rows[above:], _from_line(text, ends, above), ()
+        )
+    if not _are_words(rows[above]) and not _stands_over(rows[above], rows[above]) and _are_values(rows[above]):
+        shown = ", ".join(rows[above][:4])
+        raise ValueError(
+            f"{where} has no header: its first line is {shown}{', ...' if len(rows[above]) > 4 else ''}. Write a line "
+            "of names above, or give them: names=['time', 'unit.tag', ...] (--names time,unit.tag,...)."
+        )
     names, below = [" ".join(name.split()) for name in rows[above]], above + 1
     for words in rows[above + 1 : above + 1 + _MOST_WORDS]:
         if not _are_words(words):
@@ -197,6 +204,26 @@ def _form(text, where):
         if count > 1:
             said.append(f"names: {name!r} stands over {count} columns; the later ones are {name}.1, ...")
     return _Form(separator, names, rows[below:], text[ends[below - 1] :], tuple(said))
+
+
+def _are_values(row):
+    """Whether most cells of a line, and the first of them, are numbers or times, which are no names."""
+    there = [cell.strip() for cell in row if cell.strip()]
+    if not there or not _VALUE.fullmatch(there[0]):
+        return False
+    values = [cell for cell in there if _VALUE.fullmatch(cell)]
+    return 2 * len(values) > len(there) and not are_times(pd.Series(there[1:]))
+
+
+def _given_names(given, row, where):
+    if len(given) != len(row):
+        raise ValueError(f"Got {len(given)} names for {len(row)} columns of {where}; give one for each.")
+    return list(given)
+
+
+def _from_line(text, ends, line):
+    """A text from one of its first lines on."""
+    return text[ends[line - 1] if line else 0 :]
 
 
 def _first_lines(text):

@@ -121,6 +121,7 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, whol
     tags = pd.concat(tables, ignore_index=True)
     if whole:
         _check_moves(units, tags, found)
+    _check_known_fills(units, found)
     _check_sensors(units, tags, found)
     if shared:
         _check_copies(units, found)
@@ -142,14 +143,17 @@ def _add(found, unit, what, value, *, label=None, column="", rows=None, ends=Non
 
 def _check_order(unit, label, found, lengths):
     """Rows of an episode that go back in time or have that of another."""
-    if unit.index is None:
+    if unit.times is None:
         return
     starts = () if lengths is None else np.cumsum(np.asarray(lengths)[:-1])
     for rows in np.split(np.arange(len(unit.times)), starts):
         times = unit.times[rows]
         segment = repeated_stretch(times)
         if segment is not None:
-            seconds = (segment[1] - segment[0] + unit.step).total_seconds()
+            span = segment[1] - segment[0]
+            seconds = (
+                float(span) if not isinstance(span, pd.Timedelta) else (span + (unit.step or 0 * span)).total_seconds()
+            )
             kind = {"no order": "rows in no order", "episodes": "episodes"}.get(times_back(times)[0], "repeated hour")
             _add(found, unit, kind, seconds, label=label, ends=segment, sentence=repeated_text(times))
 
@@ -253,6 +257,17 @@ def _check_tag(unit, column, tag, segments, known, found):
             add("fill value", value, share=share)
     for value, share in at_limit(tag):
         add("clipped", value, share=share)
+
+
+def _check_known_fills(units, found):
+    """Fill values of some tags that others have, too: an export writes the same in all its columns."""
+    values = {one.value for one in found if one.kind == "fill value"}
+    told = {(one.column, one.value) for one in found if one.kind == "fill value"}
+    for unit in units if values else ():
+        for column, series in zip(unit.columns, unit.values.T, strict=True):
+            for value, share in filled(Tag(series, unit.breaks), values):
+                if (column, value) not in told:
+                    _add(found, unit, "fill value", value, column=column, share=share)
 
 
 def _is_round(value):

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.arrays import as_native
+from ..containers.clock import is_numbering, read_clock, ticks
 from ..containers.plant import read_plant
 
 _GAP = 1.5  # steps between two rows that count as a gap
@@ -17,13 +18,16 @@ _GAP = 1.5  # steps between two rows that count as a gap
 
 @dataclass(frozen=True, eq=False)
 class UnitRecord:
-    """Tags of one unit, `values` of shape (n_samples, n_columns); a gap or an episode ends at `breaks`."""
+    """Tags of one unit, `values` of shape (n_samples, n_columns); a gap or an episode ends at `breaks`.
+
+    `times` are the clock that its rows came with, of any kind, and `index` is that without rows that have a time twice.
+    """
 
     name: str
     columns: tuple[str, ...]
     values: np.ndarray
     index: pd.DatetimeIndex | None
-    times: pd.DatetimeIndex | None
+    times: pd.Index | None
     breaks: np.ndarray
 
     @cached_property
@@ -69,7 +73,9 @@ def _tables_with_clocks(X):
     if not isinstance(X, Mapping) or not X:
         return None
     tables = {str(name): as_native(table) for name, table in X.items()}
-    times: list[Any] = [getattr(table, "index", None) for table in tables.values()]
+    if not all(isinstance(table, (pd.DataFrame, pd.Series)) for table in tables.values()):
+        return None
+    times: list[Any] = [read_clock(table.index).times for table in tables.values()]
     if not all(isinstance(index, pd.DatetimeIndex) for index in times):
         return None
     return None if all(index.equals(times[0]) for index in times) else tables
@@ -78,11 +84,13 @@ def _tables_with_clocks(X):
 def _unit(unit, data):
     name, columns, values = unit
     breaks = set(data.starts)
-    index = times = data.index if isinstance(data.index, pd.DatetimeIndex) else None
+    times = None if ticks(data.index) is None or is_numbering(data.index) else data.index
+    index = times if isinstance(times, pd.DatetimeIndex) else None
     if index is not None and index.is_monotonic_increasing and not index.is_unique:
         first = ~index.duplicated()  # two series in turns
         values, index = values[first], index[first]
-    if index is not None and len(index) > 2:
-        steps = np.diff(index.asi8)
+    clock = times if index is None else index
+    if clock is not None and len(clock) > 2:
+        steps = np.diff(ticks(clock))
         breaks |= set(np.flatnonzero((steps > _GAP * np.median(steps)) | (steps < 0)) + 1)
     return UnitRecord(name, tuple(columns), values, index, times, np.array(sorted(breaks)))

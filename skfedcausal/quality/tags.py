@@ -17,6 +17,9 @@ _MOST_FROZEN = 5  # frozen segments looked for in one tag
 _LINES = 0.03  # share of rows on straight lines that counts as interpolation
 _ROUNDED_LINES = 0.5  # the same where rounding makes some by chance
 _TOO_COARSE = 0.5  # share of lines by chance above which nothing can be said
+_FEWEST_RISES, _MOST_RESETS = 8, 0.05  # of a counter: how often it rises, and is set back for each rise
+_SMOOTH = 0.001  # change of its rise from row to row, as a share, below which a tag follows a curve
+_FEWEST_FILLS = 3  # cells that hold a fill value
 _FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
 
 
@@ -86,14 +89,30 @@ class Tag:
             return False
         return (np.abs(np.diff(step))[moving] <= self.rounding).mean() > _ON_LINES
 
+    @property
+    def _is_counter(self):
+        """Whether values only rise, but where they are set back to about where they began: hours, totals."""
+        step = np.diff(self.values)
+        rises, drops = step > 0, np.flatnonzero(step < 0)
+        if rises.sum() < _FEWEST_RISES or len(drops) > _MOST_RESETS * rises.sum():
+            return False
+        rise = step[rises]
+        if not (self.resolution or len(drops)) and np.median(np.abs(np.diff(rise))) < _SMOOTH * np.median(rise):
+            return False  # a slow curve of a measurement that has no noise
+        low, high = self.ordered[[0, -1]]
+        before, after = self.values[drops], self.values[drops + 1]
+        return bool((before - after > 0.5 * (high - low)).all() and (after - low < 0.2 * (high - low)).all())
+
     @cached_property
     def kind(self):
-        """Kind of the tag: "empty", "constant", "binary", "steps" (setpoints, modes) or "measured"."""
+        """Kind of the tag: "empty", "constant", "binary", "counter", "steps" (setpoints, modes) or "measured"."""
         if not len(self.values):
             return "empty"
         n_levels = len(self.levels[0])
         if n_levels <= 2:
             return ("constant", "binary")[n_levels - 1]
+        if self._is_counter:
+            return "counter"
         n_runs, usual = len(self.lengths), _middle(self.lengths)
         if n_levels <= _MODES or self._is_programme:
             return "steps"
@@ -146,16 +165,35 @@ def at_limit(tag):
     return found
 
 
-def filled(tag):
-    """Values far outside the others that occur again and again (0 or -999 in gaps), each with its share."""
-    found = []
-    for value, count, apart, _ in _ends(tag):
-        if count >= 3 and tag.spread > 0:
-            width = np.ptp(np.percentile(tag.ordered, [1, 99]))
-            far = abs(value - np.median(tag.ordered)) > 5 * tag.spread
-            if far and apart > max(3 * tag.spread, 0.5 * width):
-                found.append((value, count / len(tag.values)))
+def filled(tag, known=()):
+    """Values far outside the others that occur again and again (0 or -999 in gaps), each with its share.
+
+    Of those that are `known` as fill values of other tags it is enough that they lie outside the others.
+    """
+    found = [(value, count / len(tag.values)) for value, count, others in _far_ends(tag) if _is_fill(value, others)]
+    for value in set(known) - {value for value, _ in found}:
+        levels, counts = tag.levels if len(tag.values) else (np.zeros(0), np.zeros(0))
+        k = int(np.searchsorted(levels, value))
+        if len(levels) > 2 and k in (0, len(levels) - 1) and levels[k] == value and counts[k] >= _FEWEST_FILLS:
+            others = tag.values[tag.values != value]
+            if np.abs(others - value).min() > np.ptp(np.percentile(others, [1, 99])):
+                found.append((float(value), counts[k] / len(tag.values)))
     return found
+
+
+def _far_ends(tag):
+    """Ends of a measured tag that occur several times: the value, its count and the other values in order."""
+    for value, count, _, _ in _ends(tag):
+        if count >= _FEWEST_FILLS and len(tag.values) - count >= _FEWEST_LEVELS:
+            yield value, count, tag.ordered[count:] if value == tag.ordered[0] else tag.ordered[:-count]
+
+
+def _is_fill(value, others):
+    """Whether a value is far from all others beside their own spread."""
+    low, high = np.percentile(others, [25, 75])
+    spread = float((high - low) / 1.349) or float(others.std())
+    width, apart = np.ptp(np.percentile(others, [1, 99])), np.abs(others[[0, -1]] - value).min()
+    return spread > 0 and abs(value - np.median(others)) > 5 * spread and apart > max(3 * spread, 0.5 * width)
 
 
 def straight(tag):

@@ -33,7 +33,9 @@ def plant_csv(tmp_path_factory):
 @pytest.mark.medium
 def test_links(plant_csv, tmp_path, capsys):
     assert main(["links", str(plant_csv), "--clients", "prefix", "--out", str(tmp_path)]) == 0
-    assert {p.name for p in tmp_path.iterdir()} == {"check.csv", "check.html", "links.csv", "links.png", "report.html"}
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "check.csv", "check.html", "links.csv", "links.png", "report.html", "roles.csv",
+    }  # fmt: skip
     links = pd.read_csv(tmp_path / "links.csv")
     assert ("boiler", "turbine") in set(zip(links["cause"], links["effect"], strict=True))
     said = capsys.readouterr().out

@@ -10,6 +10,7 @@ import pytest
 
 from skfedcausal import PlantTable, read_historian
 from skfedcausal.__main__ import main
+from skfedcausal.historian import sources
 from skfedcausal.historian.naming import unit_names
 
 COLUMNS = [f"{unit}.{tag}" for unit in ("mill", "kiln") for tag in ("s0", "s1", "s2")]
@@ -150,20 +151,14 @@ def test_the_first_rows_may_be_bad():
     assert read_historian({"P1": io.StringIO(long + "2026-03-02 08:00:30,mill.a,1,Good\n")}).shape == (4, 1)
 
 
-def workbook():
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("xl/workbook.xml", "<workbook/>")
-    return file.getvalue()
-
-
 REFUSED = {
-    "a workbook": (workbook(), "workbook of Excel: save the sheet as CSV"),
-    "an old workbook": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "workbook of Excel"),
     "an archive of two": (packed(["a.csv", "b.csv"]), "archive of 2 files .*'a.csv', 'b.csv'.*UNIT=FILE"),
     "half an archive": (packed(["a.csv"])[:40], "cannot be unpacked"),
     "no text": (np.random.default_rng(0).bytes(5000), "holds no text: export it as CSV"),
-    "JSON": (FRAME.to_json(), "holds JSON.* export it as CSV"),
+    "JSON": ('{"a": {"b": [1, {"c": 2}]}}', "JSON that is no table.* export it as CSV"),
+    "a page of a browser": ("<html></html>", "XML or a page of a browser"),
+    "a pickle": (b"\x80\x05rest", "is a pickle, which runs what is in it"),
+    "no header": ("\n".join(BODY), "has no header: its first line is 2026-03-02 08:00:00.*--names"),
     "nothing": ("", "export is empty"),
     "a header": (HEAD, "a header and no rows below it"),
     "one row": (with_lines(body=BODY[:1]), "The record has one row"),
@@ -173,7 +168,6 @@ REFUSED = {
     "times without a date": (text_of(TIMES.strftime("%H:%M:%S")), "have no date.*'08:00:00'"),
     "dates both ways": (text_of(TIMES.strftime("%m/%d/%Y %H:%M:%S")), "dayfirst=False .--dayfirst, --no-dayfirst"),
     "times that are none": (text_of("soon"), "Cannot read the times .*Write them as"),
-    "time of another name": (PLAIN.replace("time", "Wann"), "Is it the time.*--time"),
     "registers": (PLAIN.replace("mill.s", "4000").replace("kiln.s", "4001"), "No unit in .*leave other columns out"),
     "a long table of other names": (
         FRAME.assign(time=STAMPS).melt("time", var_name="Was").rename(columns={"value": "Wieviel"}).to_csv(index=False),
@@ -189,13 +183,6 @@ def test_what_cannot_be_read_is_refused_with_what_to_do(mistake, tmp_path):
         PlantTable.read(written_to(tmp_path / "plant.csv", content))
 
 
-def test_a_folder_is_no_file_and_what_is_in_it_is_named(tmp_path, capsys):
-    written_to(tmp_path / "boiler.csv", PLAIN)
-    assert main(["links", str(tmp_path)]) == 1
-    assert "is a folder. Give a file of all units" in (said := capsys.readouterr().err)
-    assert "'boiler.csv'" in said
-
-
 def test_names_of_pi_have_their_server_off_and_units_of_several_tags():
     names, _ = unit_names([rf"\\PISRV\{unit}:TI{k}.PV" for unit in ("MILL", "KILN") for k in (1, 2)])
     assert list(names.values()) == ["MILL__TI1.PV", "MILL__TI2.PV", "KILN__TI1.PV", "KILN__TI2.PV"]
@@ -209,3 +196,14 @@ def test_the_command_takes_the_order_of_dates_and_the_column_of_times(word, tmp_
     path = written_to(tmp_path / "plant.csv", text_of(TIMES.strftime("%m/%d/%Y %H:%M:%S")).replace("time", "Wann"))
     assert main(["links", str(path), "--time", "wann", word, "--out", str(tmp_path / "out")]) == 0
     assert ("2026-03-02 08:00:00" if word.startswith("--no") else "2026-02-03 08:00:00") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "form", ["tabs", "Excel, semicolons", "lines above", "two header lines", "a mark before UTF-8"]
+)
+def test_large_files_are_read_as_small_ones_without_all_of_their_text(form, tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "_LARGE", 100)
+    monkeypatch.setattr(sources, "parsed", None)  # that reads a text as a whole
+    content = SAME[form]
+    plant = PlantTable.read(written_to(tmp_path / "plant.csv", content))
+    np.testing.assert_allclose(plant.frame, VALUES, atol=1e-9)

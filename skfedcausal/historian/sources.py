@@ -1,0 +1,171 @@
+"""What an export is told from its first bytes: text, a workbook, columns of Arrow, a database, JSON, a packed file."""
+
+import csv
+import gzip
+import io
+import sqlite3
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from ..containers.arrays import as_native
+from ..containers.layout import listed
+from ..optional import import_optional
+from .databases import is_address, of_address, of_connection
+from .json_files import of_json
+from .written import Written, parsed, parsed_file
+
+_CSV = "export it as CSV (UTF-8) or Parquet"
+_LARGE = 30_000_000  # bytes from which on a file is read without all of its text in memory
+_FRAME = "read it by pandas, if you trust who wrote it, and give the frame"
+
+
+class Place(NamedTuple):
+    """Where an export is: its name in words, its path where it is a file, and how it is to be read."""
+
+    where: str
+    path: Path | None
+    dialect: tuple
+
+
+def written(export, where, dialect):
+    """Table as it is written in a file or database, or the frame that was given."""
+    native = as_native(export) if not isinstance(export, (str, Path)) else export
+    if isinstance(native, pd.DataFrame):
+        return Written(native)
+    if is_address(export):
+        return of_address(export, where, dialect.query)
+    path = None if hasattr(export, "read") else Path(export)
+    if path is not None and path.stat().st_size > _LARGE:
+        with path.open("rb") as file:
+            is_text = not file.read(16).startswith(tuple(_KINDS))
+        found = parsed_file(path, where, dialect) if is_text else None
+        if found is not None:
+            return found
+    content = export.read() if path is None else path.read_bytes()
+    return _of_content(content, Place(where, path, dialect))
+
+
+def _of_content(content, place):
+    if isinstance(content, bytes):
+        for mark, reader in _KINDS.items():
+            if content.startswith(mark):
+                return reader(content, place)
+        content = _decoded(content, place.where)
+    if not content.strip():
+        raise ValueError(f"The export is empty: found in {place.where}.")
+    if content.lstrip()[:1] in "[{":
+        return of_json(content, place.where)
+    if content.lstrip()[:1] == "<":
+        raise ValueError(f"{place.where} holds XML or a page of a browser, and no table: {_CSV}.")
+    return parsed(content, place.where, place.dialect)
+
+
+# -- kinds of files, by their first bytes ------------------------------------------------------------
+
+
+def _parquet(content, place):
+    import_optional("pyarrow", "parquet", f"Reading {place.where}")
+    return Written(pd.read_parquet(io.BytesIO(content)))
+
+
+def _feather(content, place):
+    import_optional("pyarrow", "parquet", f"Reading {place.where}")
+    return Written(pd.read_feather(io.BytesIO(content)))
+
+
+def _sqlite(content, place):
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(content)
+        return of_connection(connection, place.where, place.dialect.query)
+    finally:
+        connection.close()
+
+
+def _gzipped(content, place):
+    return _of_content(gzip.decompress(content), place)
+
+
+def _zipped(content, place):
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(content))
+    except zipfile.BadZipFile:
+        raise ValueError(f"{place.where} is an archive that cannot be unpacked: {_CSV}.") from None
+    names = [name for name in archive.namelist() if not name.endswith("/")]
+    if "xl/workbook.xml" in names:
+        return _workbook(content, place)
+    if len(names) != 1:
+        remedy = "unpack it, and give the one of all units or one for each: UNIT=FILE"
+        raise ValueError(f"{place.where} is an archive of {len(names)} files ({listed(names, 6)}): {remedy}.")
+    return _of_content(archive.read(names[0]), place)
+
+
+def _workbook(content, place):
+    """The sheet of a workbook that has most cells, as the text that Excel would save of it."""
+    engine = import_optional("python_calamine", "excel", f"Reading {place.where}")
+    try:
+        book = engine.CalamineWorkbook.from_filelike(io.BytesIO(content))
+        sheets = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=True) for name in book.sheet_names}
+    except engine.CalamineError as error:
+        raise ValueError(f"{place.where} is a workbook of Excel that cannot be read: {error}.") from None
+    sheets = {name: [row for row in rows if any(cell != "" for cell in row)] for name, rows in sheets.items()}
+    name = max(sheets, key=lambda name: sum(map(len, sheets[name])))
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([*map(_cell_text, row)] for row in sheets[name])
+    others = [other for other in sheets if other != name and sheets[other]]
+    said = (f"left out: sheets {listed(others, 4)}; read is {name!r}",) if others else ()
+    table, more = parsed(text.getvalue(), place.where, place.dialect)
+    return Written(table, (*said, *more))
+
+
+def _cell_text(cell):
+    """A cell as it stands in a text; times to the millisecond, which days of a sheet do not blur."""
+    return cell.isoformat(sep=" ", timespec="milliseconds") if hasattr(cell, "hour") and hasattr(cell, "year") else cell
+
+
+def _pickle(content, place):
+    raise ValueError(f"{place.where} is a pickle, which runs what is in it when it is read: {_FRAME}.")
+
+
+def _hdf(content, place):
+    raise ValueError(f"{place.where} is an HDF5 file, whose tables have many forms: {_FRAME} (pandas.read_hdf).")
+
+
+_KINDS = {
+    b"\x1f\x8b": _gzipped,
+    b"PK\x03\x04": _zipped,
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": _workbook,
+    b"PAR1": _parquet,
+    b"ARROW1": _feather,
+    b"SQLite format 3\0": _sqlite,
+    b"\x89HDF": _hdf,
+    b"\x80\x03": _pickle,
+    b"\x80\x04": _pickle,
+    b"\x80\x05": _pickle,
+}
+
+
+# -- letters --------------------------------------------------------------------------------------------
+
+
+def _decoded(raw, where):
+    """Text of a file in UTF-8 or UTF-16, or as Windows of western Europe writes it."""
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return raw.decode("utf-16")
+    early = raw[:1000]
+    if b"\0" in early:  # letters of two bytes without a mark, or no letters
+        for code, other in (("utf-16-le", early[1::2]), ("utf-16-be", early[0::2])):
+            if other.count(0) > 0.9 * len(other):
+                return raw.decode(code)
+        raise ValueError(f"{where} holds no text: {_CSV}.")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        pass
+    try:
+        return raw.decode("cp1252")
+    except UnicodeDecodeError:
+        raise ValueError(f"{where} holds no text: {_CSV}.") from None
