@@ -6,7 +6,8 @@ The batches go to :meth:`~skfedcausal.FederatedRCADetector.incidents`,
 """
 
 from ..estimators._stream_batches import StreamWarning
+from .clock import Clock
 from .csv_file import follow_csv
 from .mqtt import follow_mqtt
 
-__all__ = ["StreamWarning", "follow_csv", "follow_mqtt"]
+__all__ = ["Clock", "StreamWarning", "follow_csv", "follow_mqtt"]
