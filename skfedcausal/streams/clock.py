@@ -77,22 +77,27 @@ class Clock:
         """
         if not len(frame) or not isinstance(frame.index, pd.DatetimeIndex):
             return frame if len(frame) else None
-        if self._held is None and self._is_usual(times := _microseconds(frame.index)):
+        if self._held is None and self._is_usual(times := microseconds(frame.index)):
             self._learn(times)
             self._remember(times, frame)
             self._last = int(times[-1]) + self._offset
             return frame if not self._offset else _at(frame, times + self._offset)
         if self._held is not None:
             frame = pd.concat([self._held, frame])
-        return self._sorted_out(frame, _microseconds(frame.index))
+        return self._sorted_out(frame, microseconds(frame.index))
 
     def told(self, moment):
         """What the source called a time that was given."""
         if not isinstance(moment, pd.Timestamp) or moment is pd.NaT:
             return moment
-        at = int(_microseconds(pd.DatetimeIndex([moment]))[0])
+        at = int(microseconds(pd.DatetimeIndex([moment]))[0])
         offset = next((offset for first, offset in reversed(self._jumps) if first <= at), 0)
         return moment - pd.Timedelta(offset, unit="us")
+
+    @property
+    def holds(self):
+        """Whether a row is held that no other agrees with yet."""
+        return self._held is not None
 
     @property
     def state(self):
@@ -104,9 +109,10 @@ class Clock:
     @state.setter
     def state(self, kept):
         self._last, self._offset = kept["last"], kept["offset"]
-        self._jumps.extend((first, offset) for first, offset in kept["jumps"][1:])
+        self._jumps = deque(map(tuple, kept["jumps"]), maxlen=_JUMPS)
+        self._held = None
         self._seen, self.counts = dict(kept["seen"]), dict(kept["counts"])
-        self._steps.extend(kept["steps"])
+        self._steps = deque(kept["steps"], maxlen=_STEPS)
 
     # -- rows as they should be ----------------------------------------------------------------------
 
@@ -230,7 +236,7 @@ _SAID = {
 }  # fmt: skip
 
 
-def _microseconds(index):
+def microseconds(index):
     """Times as microseconds since 1970."""
     return index.as_unit("us").asi8
 

@@ -189,8 +189,8 @@ def acknowledge(client, messages):
 class Rows:
     """Messages of units as rows of the plant."""
 
-    def __init__(self, units, patience, words=(), stamps=None):
-        self._parts, self._words = Parts(units, patience), frozenset(words)
+    def __init__(self, units, patience, words=(), stamps=None, names=None):
+        self._parts, self._words, self._names = Parts(units, patience), frozenset(words), dict(names or {})
         self._stamps = Stamps() if stamps is None else stamps
         self.ready = self._parts.ready
 
@@ -221,6 +221,7 @@ class Rows:
         for name, value in row.items():
             if name == clock or value is None:
                 continue
+            name = self._names.get(name, name)
             name = name if SEPARATOR in name or name in self._words else f"{unit}{SEPARATOR}{name}"
             flat[name] = _word(value) if name in self._words else _number(value)
         if moment is pd.NaT or not flat:
