@@ -18,6 +18,7 @@ _REORDERED = 10  # periods between neighbours that came in no order
 _AHEAD = 86_400 * 10**6  # microseconds before now that the first row may be ahead
 _REMEMBERED = 5000  # rows that are known again when they come twice
 _STEPS = 31  # between rows, whose median is the period
+_HOLE = 50  # periods without rows that may be filled late; in longer ones a clock was set
 _BELIEVED = 5  # steps that a period which was given counts as
 _JUMPS = 64  # of the source's clock that are remembered
 
@@ -208,14 +209,12 @@ class Clock:
             self._jumps.append((at + offset, offset))
 
     def _fills_a_hole(self, at):
-        """Whether a time lies where rows are missing among those that came."""
+        """Whether a time lies where some rows are missing among those that came."""
         known = sorted(self._seen)
         place = bisect_left(known, at)
-        return (
-            0 < place < len(known)
-            and at not in self._seen
-            and known[place] - known[place - 1] > 1.5 * self._usual_step()
-        )
+        if not 0 < place < len(known) or at in self._seen:
+            return False
+        return 1.5 < (known[place] - known[place - 1]) / self._usual_step() <= _HOLE
 
     def _in_order(self, frame, times):
         """Rows sorted by time between places where the clock jumps."""

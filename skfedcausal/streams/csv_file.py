@@ -18,6 +18,7 @@ from .clock import Clock
 _SEPARATORS = ";\t|,"
 _AT_ONCE = 1 << 22  # bytes that are read in one look
 _LONGEST = 1 << 20  # bytes of a line
+_PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
 _MARK = 64  # bytes before a place in a file by which it is known again
 
 
@@ -223,10 +224,20 @@ class Tail:
         if b"\n" not in text and self._is_another():
             if text.strip():
                 _warn(f"The last line of {self._path} was not whole when another file took its place: left out")
-            self._open(self._path)
+            self._open(self._following())
             self._begin()
             text = self._read()
         return text
+
+    def _following(self):
+        """The file that was begun after the one that is read: one that was rotated meanwhile, too, or the last one."""
+        here = os.fstat(self._file.fileno())
+        later = []
+        for path in self._path.parent.glob(f"{self._path.name}*"):
+            about = path.stat()
+            if about.st_ino != here.st_ino and about.st_mtime_ns >= here.st_mtime_ns and path.suffix not in _PACKED:
+                later.append((path == self._path, about.st_mtime_ns, path))
+        return min(later)[2] if later else self._path
 
     def _read(self):
         self._file.seek(self._at)

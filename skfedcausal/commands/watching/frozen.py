@@ -4,6 +4,7 @@ import io
 import pickle
 
 from ...estimators._streams import PlantStream
+from ...federation.exchange import Exchange
 
 _ROOMS = (
     "skfedcausal",
@@ -41,9 +42,9 @@ def thawed(blob):
 
 class _WithStream(pickle.Pickler):
     def reducer_override(self, item):
-        """A stream as it stands; a copy elsewhere begins another one."""
-        if type(item) is PlantStream:
-            return object.__new__, (PlantStream,), vars(item)
+        """A stream and its units as they stand; a copy elsewhere begins another one."""
+        if type(item) in (PlantStream, Exchange):
+            return object.__new__, (type(item),), (None, vars(item))  # as slots: past what a copy would leave out
         return NotImplemented
 
 

@@ -115,11 +115,20 @@ class Watch:
             self._unsaved(error)
 
     def _write(self, record):
+        if self.problem:
+            return  # after a record that is missing others mean nothing, until the next state
         try:
             self._journal.append(record)
-            self.problem = ""
         except OSError as error:
             self._unsaved(error)
+
+    def _try_again(self):
+        """Keep the state where that failed before and there is room now."""
+        try:
+            self._journal.check()
+        except OSError:
+            return
+        self.keep()
 
     def _unsaved(self, error):
         if not self.problem:
@@ -144,6 +153,8 @@ class Watch:
 
     def take(self, frame, place=None):
         """Keep the next rows, judge them, and tell what has changed."""
+        if self.problem:
+            self._try_again()
         self.counts["batches"] += 1
         self.place = place if _is_kept(place) else None
         record = as_record(frame)

@@ -1,0 +1,1 @@
+"""A watch under whatever happens to it in a year."""
