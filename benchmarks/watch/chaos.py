@@ -205,15 +205,24 @@ class Run:
         elif kind in ("killed", "torn"):
             self.kill(torn=kind == "torn")
         elif kind == "full":
-            FullDisk.full = not FullDisk.full
+            if FullDisk.full:
+                self.free()
+            else:
+                FullDisk.full = True
         elif kind == "away":
             self.system.here = not self.system.here
 
     _since = 0  # row from which on the clock is as it is
 
+    def free(self):
+        """Give room on the disk, and the watch the time to notice it."""
+        if FullDisk.full:
+            FullDisk.full = False
+            self.watch.keep()
+
     def kill(self, torn=False):
         """End the watch where it is, without a word, and start it again."""
-        FullDisk.full = False  # nobody can remember on a full disk what was told
+        self.free()  # nobody can remember on a full disk what was told
         self._tail.close()
         self.outcome.kills += 1
         segments = sorted((self.folder / "state").glob("rows-*.jsonl"))

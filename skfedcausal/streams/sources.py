@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from .csv_file import csv_rows
 
+_BATCH = 100  # rows of a file that are judged at once: an alarm does not wait for more
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
 _DATABASES = ("sqlite", "postgresql", "mssql", "mysql", "mariadb", "oracle", "timescaledb")
 
@@ -97,7 +98,7 @@ def _csv(address, stamps, options, place, folder):
     path = folder / address.partition(":")[2]
     # names of words as the file has them
     words = {name for name, flat in options.names.items() if flat in options.words} | {*options.words}
-    rows = csv_rows(path, stamps, wait=options.wait, words=words, place=place)
+    rows = csv_rows(path, stamps, wait=options.wait, words=words, place=place, most=_BATCH)
     return Source(_renamed(rows, options.names), _nothing)
 
 

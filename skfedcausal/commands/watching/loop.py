@@ -20,6 +20,7 @@ from .events import Incidents
 from .frozen import frozen, thawed
 
 _KEPT_EVERY = 60.0  # seconds until the state is kept again, where rows came
+_ROOM_AGAIN = 1.0  # seconds until a disk that was full is tried again
 _KEPT_ROWS = 5000  # or rows until then
 _SHOWN = 300  # rows that are remembered for trends and pictures
 _QUIET = 2.0  # periods without a row after which nothing is known of a plant
@@ -56,6 +57,7 @@ class Watch:
         self.last: deque = deque()  # batches, as they came
         self.last_time: str | None = None  # of the last row
         self.asked: queue.SimpleQueue = queue.SimpleQueue()  # what people have said, as (incident, name, comment, time)
+        self.reports: dict = {}  # pages on incidents by their names
         self.on_events: list = []  # who looks at what has changed, after everybody was told
         self.on_tick: list = []  # who has something to do now and then
         self._arrived, self._arrivals = time.time(), deque[float](maxlen=_ARRIVALS)
@@ -236,6 +238,9 @@ class Watch:
                 self._write({"seen": list(said)})
         for act in self.on_tick:
             act()
+        if self.problem and time.monotonic() - self._kept_at >= _ROOM_AGAIN:
+            self._kept_at = time.monotonic()
+            self._try_again()
         new = self.counts["rows"] - self._rows_kept
         if new >= _KEPT_ROWS or (new and time.monotonic() - self._kept_at >= _KEPT_EVERY):
             if not self.clock.holds:

@@ -24,7 +24,7 @@ class Pages:
 
     def __init__(self, watch, settings):
         self._watch, self._settings = watch, settings
-        self._pages: dict = {}  # reports that were written, by the names of their incidents
+        self._pages = watch.reports  # that were written
         self._due: dict = {}  # incidents whose reports are not up to date
         self._reported: dict = {}  # when a report was written last
         self._written = -inf
