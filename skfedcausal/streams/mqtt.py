@@ -114,8 +114,11 @@ def mqtt_client(name="", *, user=None, password=None, tls=None, version=4):
     return client
 
 
-def mqtt_rows(client, host, port, topic, rows, wait=None):
-    """Rows as they are complete, each with the messages it is of, to acknowledge; None where nothing is new."""
+def mqtt_rows(client, host, port, topic, rows, wait=None, lasting=False):
+    """Rows as they are complete, each with the messages it is of, to acknowledge; None where nothing is new.
+
+    In a `lasting` session the broker keeps what was not acknowledged for the next connection.
+    """
     came: queue.SimpleQueue = queue.SimpleQueue()
 
     def subscribe(client, _data, _flags, reason, _properties):
@@ -128,7 +131,7 @@ def mqtt_rows(client, host, port, topic, rows, wait=None):
     client.on_connect = subscribe
     client.on_message = lambda _client, _data, message: came.put(message)
     try:
-        client.connect(host, port, keepalive=_KEEP_ALIVE, **_lasting(client))
+        client.connect(host, port, keepalive=_KEEP_ALIVE, **connecting(client, lasting))
     except OSError as error:
         problem = f"There is no broker at {host}:{port} ({error})"
         raise ConnectionError(f"{problem}. Is it running, and is that its port?") from error
@@ -140,9 +143,9 @@ def mqtt_rows(client, host, port, topic, rows, wait=None):
         client.loop_stop()
 
 
-def _lasting(client):
+def connecting(client, lasting):
     """How a connection of MQTT 5 says that the broker is to keep what comes while the client is away."""
-    if client.protocol != 5 or not client.manual_ack:
+    if client.protocol != 5 or not lasting:
         return {}
     from paho.mqtt.packettypes import PacketTypes
     from paho.mqtt.properties import Properties
@@ -182,7 +185,7 @@ def _batches(client, came, rows, wait):
 def acknowledge(client, messages):
     """Tell the broker that it need not keep messages any more."""
     for message in messages:
-        if client.manual_ack and message.qos:
+        if message.qos:
             client.ack(message.mid, message.qos)
 
 

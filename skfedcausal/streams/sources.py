@@ -113,9 +113,8 @@ def _mqtt(address, stamps, options, place, folder):
     topic = parts.path.lstrip("/") + (f"#{parts.fragment}" if address.endswith("#") or parts.fragment else "")
     rows = Rows(options.units or None, 0.2, options.words, stamps, options.names)
     port = parts.port or _PORTS[scheme]
-    return Source(
-        mqtt_rows(client, parts.hostname, port, topic, rows, options.wait), lambda place: acknowledge(client, place)
-    )
+    came = mqtt_rows(client, parts.hostname, port, topic, rows, options.wait, lasting=bool(options.name))
+    return Source(came, lambda messages: acknowledge(client, messages))
 
 
 def _database(address, stamps, options, place, folder):

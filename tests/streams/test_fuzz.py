@@ -11,8 +11,19 @@ from skfedcausal.streams import Clock, StreamWarning, follow_csv
 from skfedcausal.streams.mqtt import Rows
 
 HEAD = "time,mill__x,kiln__y\n"
-PIECES = [b'"', b",", b";", b"\n", b"\r\n", b"\0", b"\xff\xfe", "\u2028".encode(), b"9" * 5000, b"1e999", b"-", b"NaN",
-          b"2026-01-01 00:00", b"2026-03-29T02:30+01:00", b"9999-12-31", b"0000-00-00", b"1e18", b"time,mill__x", b"[[", b"{"]  # fmt: skip
+PIECES = [
+    *(b'"', b",", b";", b"\n", b"\r\n", b"\0", b"\xff\xfe", "\u2028".encode(), b"9" * 5000, b"1e999", b"-", b"NaN"),
+    *(
+        b"2026-01-01 00:00",
+        b"2026-03-29T02:30+01:00",
+        b"9999-12-31",
+        b"0000-00-00",
+        b"1e18",
+        b"time,mill__x",
+        b"[[",
+        b"{",
+    ),
+]
 
 
 def noise(rng, n):
