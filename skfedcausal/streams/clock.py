@@ -61,6 +61,7 @@ class Clock:
         self._now = now
         known = [] if period is None else [int(pd.Timedelta(period) / pd.Timedelta("1us"))] * _BELIEVED
         self._steps: deque[int] = deque(known, maxlen=_STEPS)
+        self._usual: float | None = None  # the median of the steps, where it is known
         self._last: int | None = None  # as it was given
         self._offset = 0  # what is added to times of the source
         self._jumps: deque[tuple[int, int]] = deque([(0, 0)], maxlen=_JUMPS)  # first time given with an offset, and it
@@ -69,12 +70,17 @@ class Clock:
         self.counts = {"doubled": 0, "late": 0, "alone": 0, "set": 0}
 
     def take(self, frame):
-        """The rows of a table that may go on, on a clock that goes forward; None if there are none.
+        """The rows of a table that may go on, on a clock that goes forward.
 
         Parameters
         ----------
         frame : DataFrame
             Rows by their times, none of them missing; rows without times are given back as they are.
+
+        Returns
+        -------
+        DataFrame or None
+            None if no row may go on yet.
         """
         if not len(frame) or not isinstance(frame.index, pd.DatetimeIndex):
             return frame if len(frame) else None
@@ -88,7 +94,18 @@ class Clock:
         return self._sorted_out(frame, microseconds(frame.index))
 
     def told(self, moment):
-        """What the source called a time that was given."""
+        """What the source called a time that was given.
+
+        Parameters
+        ----------
+        moment : Timestamp
+            Of a row, as :meth:`take` gave it.
+
+        Returns
+        -------
+        Timestamp
+            The same but where the source's clock was set back before.
+        """
         if not isinstance(moment, pd.Timestamp) or moment is pd.NaT:
             return moment
         at = int(microseconds(pd.DatetimeIndex([moment]))[0])
@@ -113,32 +130,49 @@ class Clock:
         self._jumps = deque(map(tuple, kept["jumps"]), maxlen=_JUMPS)
         self._held = None
         self._seen, self.counts = dict(kept["seen"]), dict(kept["counts"])
-        self._steps = deque(kept["steps"], maxlen=_STEPS)
+        self._steps, self._usual = deque(kept["steps"], maxlen=_STEPS), None
 
     # -- rows as they should be ----------------------------------------------------------------------
 
     def _is_usual(self, times):
         """Whether rows follow the last one and each other."""
-        before = self._last is None and times[0] - _AHEAD > self._now() * 1e6
-        steps = np.diff(times) if self._last is None else np.diff(times, prepend=self._last - self._offset)
-        far = self._far(steps)
-        return not before and bool(((steps > 0) & (steps <= far)).all())
+        if self._last is None:
+            steps = np.diff(times)
+            if times[0] - _AHEAD > self._now() * 1e6:
+                return False
+        elif len(times) == 1:
+            return 0 < times[0] + self._offset - self._last <= self._far()
+        else:
+            steps = np.diff(times, prepend=self._last - self._offset)
+        return bool(((steps > 0) & (steps <= self._far(steps))).all())
 
     def _far(self, steps=()):
         return _FAR * self._usual_step(steps)
 
     def _usual_step(self, steps=()):
         """Microseconds between two rows, of new ones where there are none yet."""
+        if self._usual is not None:
+            return self._usual
         known = self._steps or [step for step in islice(steps, _STEPS) if step > 0]
-        return float(np.median(known)) if len(known) else np.inf
+        usual = float(np.median(known)) if len(known) else np.inf
+        self._usual = usual if self._steps else None
+        return usual
+
+    def _add_step(self, step):
+        if step != self._usual:  # which is known
+            self._steps.append(max(int(step), 1))
+            self._usual = None
+        elif len(self._steps) < _STEPS or self._steps[0] != step:
+            self._steps.append(int(step))
 
     def _learn(self, times):
         """Take note of the steps between rows."""
         before = [] if self._last is None else [self._last - self._offset]
-        self._steps.extend(np.diff(np.r_[before, times[-_STEPS - 1 :]]).astype(int).tolist())
+        for step in np.diff(np.r_[before, times[-_STEPS - 1 :]]).tolist():
+            self._add_step(step)
 
     def _remember(self, times, frame):
-        checks = _checksums(frame[-_REMEMBERED:])
+        checks = _checksums(frame if len(frame) <= _REMEMBERED else frame[-_REMEMBERED:])
         self._seen.update(zip(times[-_REMEMBERED:].tolist(), checks, strict=True))
         while len(self._seen) > _REMEMBERED:
             del self._seen[next(iter(self._seen))]
@@ -153,7 +187,7 @@ class Clock:
 
         def accept(k):
             if self._last is not None:
-                self._steps.append(max(int(times[k]) + self._offset - self._last, 1))
+                self._add_step(int(times[k]) + self._offset - self._last)
             self._last = int(times[k]) + self._offset
             self._seen[int(times[k])] = checks[k]
             rows.append(k)
@@ -178,7 +212,7 @@ class Clock:
             else:
                 if held is not None:
                     alone.append(held)
-                    self._steps.append(max(at - int(times[held]), 1))  # if none agrees for long, rows are further apart
+                    self._add_step(at - int(times[held]))  # if none agrees for long, rows are further apart
                 held = k
         self._held = None if held is None else frame.iloc[held : held + 1]
         for kind, found in (("doubled", doubled), ("late", late), ("alone", alone), ("set", jumps)):
@@ -237,7 +271,7 @@ _SAID = {
 
 def microseconds(index):
     """Times as microseconds since 1970."""
-    return index.as_unit("us").asi8
+    return index.asi8 if index.unit == "us" else index.as_unit("us").asi8
 
 
 def _at(frame, times):

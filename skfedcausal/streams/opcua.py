@@ -53,6 +53,12 @@ def follow_opcua(url, nodes, *, wait=None, patience=_PATIENCE, period=100.0, use
         Without asyncua (extra ``opcua``).
     ConnectionError
         If there is no server when the stream begins, or it does not know a node.
+
+    Examples
+    --------
+    >>> nodes = {"mill__power": "ns=2;s=Power", "mill__speed": "ns=2;s=Speed"}
+    >>> for batch in follow_opcua("opc.tcp://plant:4840", nodes):  # doctest: +SKIP
+    ...     detector.update(batch)
     """
     clock = Clock() if clock is None else clock
     subscription = Subscription(url, nodes, period, user, password)

@@ -2,6 +2,7 @@
 
 import time
 
+import numpy as np
 import pandas as pd
 
 
@@ -33,6 +34,7 @@ class Parts:
     def __init__(self, needed, patience, held=False):
         self._needed, self._patience = None if needed is None else frozenset(needed), patience
         self._last: dict | None = {} if held else None
+        self._names: pd.Index | None = None  # of the columns of the last table
         self._parts: dict[pd.Timestamp, tuple] = {}  # columns, who told them, and when the first came
 
     def __len__(self):
@@ -58,4 +60,16 @@ class Parts:
         if self._last is not None:
             for k, row in enumerate(rows):
                 self._last = rows[k] = self._last | row
-        return pd.DataFrame(rows, index=pd.DatetimeIndex(moments))
+        return self._table(rows, pd.DatetimeIndex(moments))
+
+    def _table(self, rows, index):
+        """Rows as a table; of numbers under the same names it is made sooner."""
+        names = list(rows[0])
+        if any(list(row) != names for row in rows):
+            return pd.DataFrame(rows, index=index)
+        if self._names is None or self._names.tolist() != names:
+            self._names = pd.Index(names)
+        values = [list(row.values()) for row in rows]
+        if all(type(value) is float for row in values for value in row):
+            return pd.DataFrame(np.array(values), index=index, columns=self._names)
+        return pd.DataFrame(values, index=index, columns=self._names)

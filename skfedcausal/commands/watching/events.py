@@ -33,7 +33,7 @@ class Incidents:
     def take(self, table):
         """Events of the incidents that are new or revised in a table."""
         events = []
-        for row in table.to_dict("records"):
+        for row in table.to_dict("records") if len(table) else ():
             name = self.name_of(row["detected"])
             before = self.known.pop(name, None)
             number = 1 if before is None else before["number"] + 1

@@ -55,7 +55,7 @@ class Watch:
         self.place = None
         self.problem = ""  # why the state cannot be kept
         self.last: deque = deque()  # batches, as they came
-        self.last_time: str | None = None  # of the last row
+        self._n_last, self._at = 0, None  # rows in these, and the time of the last
         self.asked: queue.SimpleQueue = queue.SimpleQueue()  # what people have said, as (incident, name, comment, time)
         self.reports: dict = {}  # pages on incidents by their names
         self.on_events: list = []  # who looks at what has changed, after everybody was told
@@ -64,7 +64,7 @@ class Watch:
         self._told: dict[str, None] = {}
         self._refused: set[int] = set()
         self._replays = False
-        self._columns: list | None = None
+        self._columns: pd.Index | None = None  # of the last batch that was written
         self._kept_at, self._rows_kept = time.monotonic(), 0
         self.stopped = threading.Event()
 
@@ -88,17 +88,16 @@ class Watch:
         """Go on where a watch stood: its state, and the records since then."""
         self.clock.state, self.counts, self.place = kept["clock"], dict(kept["counts"]), kept["place"]
         self.incidents.known, self.incidents.n_incidents = dict(kept["incidents"]), kept["n_incidents"]
-        self.last_time, self._arrived = kept["last_time"], kept["arrived"]
+        self._at, self._arrived = kept["last_time"], kept["arrived"]
         self._told = dict.fromkeys(kept["told"])
         self._told |= dict.fromkeys(record["told"] for record in records if "told" in record)
         self._refused = {record["refused"] for record in records if "refused" in record}
-        self._replays = True
+        self._replays, columns = True, None
         for record in records:
-            if "columns" in record:
-                self._columns = record["columns"]
+            columns = record.get("columns", columns)
             if "values" in record:
                 self.place, self.counts["batches"] = record["place"], record["n"]
-                self._judge(as_frame({**record, "columns": self._columns}))
+                self._judge(as_frame(record, columns))
             elif "seen" in record:
                 self._see(*record["seen"])
         self._columns, self._replays = None, False
@@ -160,10 +159,9 @@ class Watch:
         self.counts["batches"] += 1
         self.place = place if _is_kept(place) else None
         record = as_record(frame)
-        if record["columns"] == self._columns:
-            del record["columns"]
-        else:
-            self._columns = record["columns"]
+        if self._columns is None or not (frame.columns is self._columns or frame.columns.equals(self._columns)):
+            record["columns"] = [str(name) for name in frame.columns]
+        self._columns = frame.columns
         self._write(record | {"n": self.counts["batches"], "place": self.place})
         now = time.time()
         self._arrivals.append(now - self._arrived)
@@ -196,10 +194,15 @@ class Watch:
 
     def _show(self, rows):
         self.last.append(rows)
-        while sum(map(len, self.last)) - len(self.last[0]) >= _SHOWN:
-            self.last.popleft()
-        at = rows.index[-1]
-        self.last_time = self.incidents.moment(at) if isinstance(at, pd.Timestamp) else None
+        self._n_last += len(rows)
+        while self._n_last - len(self.last[0]) >= _SHOWN:
+            self._n_last -= len(self.last.popleft())
+        self._at = rows.index[-1]
+
+    @property
+    def last_time(self):
+        """Time of the last row, as it is told; None if there is none."""
+        return self.incidents.moment(self._at) if isinstance(self._at, pd.Timestamp) else self._at
 
     def _refuse(self, rows, error):
         """Go on without rows that cannot be judged, from the state before them."""
