@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.watch.chaos import chaos
+from benchmarks.chaos import chaos
 from skfedcausal.commands.watch import main as watch_command
 from skfedcausal.commands.watching.batches import as_frame, as_record
 from skfedcausal.commands.watching.events import as_json
@@ -140,7 +140,7 @@ def test_rows_that_cannot_be_judged_are_left_out_and_the_rest_is_told(tmp_path, 
 
 
 def test_random_events_do_not_keep_a_fault_from_being_told_once():
-    """The long run, with 60 faults, is ``python -m benchmarks.watch.chaos``."""
+    """The long run, with 60 faults, is ``python -m benchmarks.chaos``."""
     found = chaos(5, n_rows=4000, n_faults=2, n_events=150)
     assert found["faults told undisturbed"] == found["told well"] == 2
     assert found["heard by the alarm system, twice"][1] == 0
@@ -171,8 +171,8 @@ def log(folder):
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_tells_what_it_would_have_told(folder, tmp_path_factory):
-    """Kill -9 while rows are written; the long run, 20 kills, is ``python -m benchmarks.watch.kills``."""
-    from benchmarks.watch.kills import killed
+    """Kill -9 while rows are written; the long run, 20 kills, is ``python -m benchmarks.kills``."""
+    from benchmarks.kills import killed
 
     found = killed(folder, tmp_path_factory.mktemp("still"), plant()[2], kills=2, seed=1)
     assert found["told"] == found["undisturbed"]

@@ -1,4 +1,4 @@
-"""The command killed at random moments, beside one that was not: ``python -m benchmarks.watch.kills --kills 20``."""
+"""The command killed at random moments, beside one that was not: ``python -m benchmarks.kills --kills 20``."""
 
 import argparse
 import json

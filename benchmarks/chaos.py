@@ -1,4 +1,4 @@
-"""A watch of a file under random events, beside one without any: ``python -m benchmarks.watch.chaos --seed 1``.
+"""A watch of a file under random events, beside one without any: ``python -m benchmarks.chaos --seed 1``.
 
 The events are rows that come twice, in another order or with another clock, junk, clocks that are set by seconds to
 years, files that are rotated by renaming and by cutting, watches that are killed (also amid a line of their journal),

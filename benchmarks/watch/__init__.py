@@ -1,1 +1,0 @@
-"""A watch under whatever happens to it in a year."""
