@@ -1,7 +1,6 @@
 """``python -m skfedcausal watch SETTINGS``: follow a live source, tell who should know, keep a page."""
 
 import sys
-import time
 from contextlib import ExitStack
 
 from ..streams.cells import Stamps
@@ -59,8 +58,7 @@ def _watch(settings, folder):
 
             stack.enter_context(serve(watch, settings.live, outboxes))
         with ended_by_signals(watch):
-            source = _opened(settings, plant, watch, folder, goes_on)
-            watch.run(source, given.until == "alarm")
+            _follow(settings, plant, watch, folder, goes_on)
         pages.tick(everything=True)
         for outbox in outboxes:
             outbox.close(_PATIENCE)
@@ -112,18 +110,24 @@ def _begun(given, plant, known, journal, tellers):
     return watch, False
 
 
-def _opened(settings, plant, watch, folder, goes_on):
-    """The source; one that was there once is called until it is there again."""
+def _follow(settings, plant, watch, folder, goes_on):
+    """Follow the source to its end; one that was there once is opened again whatever becomes of it."""
     stamps = Stamps(settings.watch.tz)
     if plant.period is not None:
         stamps.zoned = plant.is_zoned
     options = settings.options(plant.names, plant.words)
-    while True:
+    watch.tell_again()
+    while not watch.stopped.is_set():
         try:
-            return open_source(settings.watch.source, stamps, options, watch.place, folder)
-        except ConnectionError as error:
-            if not goes_on or watch.stopped.is_set():
+            source = open_source(settings.watch.source, stamps, options, watch.place, folder)
+            watch.run(source, settings.watch.until == "alarm")
+            return
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            if not goes_on and not watch.counts["batches"]:
                 raise
-            say(f"{error} It is called again.")
+            say(f"The source cannot be followed now ({type(error).__name__}: {error}): it is opened again.")
             watch.tick()
-            time.sleep(_AGAIN)
+            watch.stopped.wait(_AGAIN)
+    watch.keep()

@@ -343,3 +343,28 @@ def test_a_file_of_lines_goes_on_after_a_line_that_was_torn(tmp_path):
     assert strict(path.read_text().splitlines()[1]) == EVENT
     with pytest.raises(ValueError, match="Out of range"):
         as_json({"probability": float("nan")})
+
+
+def test_a_source_that_fails_is_opened_again(folder, monkeypatch):
+    """Whatever is raised, once rows have come; before that it is an error of the settings."""
+    from skfedcausal.commands import watch as command
+
+    real, failed = command.open_source, []
+
+    def failing(*about):
+        source = real(*about)
+
+        def rows():
+            for number, one in enumerate(source.rows):
+                if number == 2 and len(failed) < 2:
+                    failed.append(number)
+                    raise LookupError("cable cut")
+                yield one
+
+        return source._replace(rows=rows())
+
+    monkeypatch.setattr(command, "open_source", failing)
+    monkeypatch.setattr(command, "_AGAIN", 0.0)
+    assert watch_command([str(settings(folder, "wait = 0.1"))]) == 3
+    assert len(failed) == 2
+    assert log(folder)[0]["root"] == "unit0"

@@ -1,6 +1,7 @@
 """The loop of a watch: rows are kept, judged, told and shown, in this order, and nothing from outside ends it."""
 
 import queue
+import re
 import signal
 import statistics
 import sys
@@ -140,9 +141,6 @@ class Watch:
 
     def run(self, source, stop_at_alarm=False):
         """Follow a source to its end."""
-        if self.problem:  # what was told may be forgotten: rather twice than never
-            for event in self.incidents.unseen[-_TOLD_AGAIN:]:
-                self._tell({key: value for key, value in event.items() if key != "number"} | {"again": True})
         for place, frame in source.rows:
             if frame is not None:
                 self.take(frame, place)
@@ -151,6 +149,11 @@ class Watch:
             if self.stopped.is_set() or (stop_at_alarm and self.incidents.n_incidents):
                 break
         self.keep()
+
+    def tell_again(self):
+        """Tell incidents that nobody has acknowledged where no state can be kept: rather twice than never."""
+        for event in self.incidents.unseen[-_TOLD_AGAIN:] if self.problem else ():
+            self._tell({key: value for key, value in event.items() if key != "number"} | {"again": True})
 
     def take(self, frame, place=None):
         """Keep the next rows, judge them, and tell what has changed."""
@@ -291,12 +294,12 @@ _said: dict[str, float] = {}
 
 
 def say(text):
-    """A note on standard error; the same one at most once in a minute."""
-    now = time.monotonic()
-    if now - _said.get(text, -_ONCE_IN) >= _ONCE_IN:
+    """A note on standard error; one that differs in its numbers only at most once in a minute."""
+    now, kind = time.monotonic(), re.sub(r"\d+", "#", text)
+    if now - _said.get(kind, -_ONCE_IN) >= _ONCE_IN:
         if len(_said) > _TOLD_AGAIN:
             _said.clear()
-        _said[text] = now
+        _said[kind] = now
         print(f"Note: {text}", file=sys.stderr, flush=True)
 
 
