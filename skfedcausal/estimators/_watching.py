@@ -125,7 +125,7 @@ class WatchingDetector(LearnedWatch, FederatedEstimator):
 
     # -- streams -----------------------------------------------------------------------------------
 
-    def update(self, batch: Record) -> pd.DataFrame:
+    def update(self, batch: Record, *, strict: bool = True) -> pd.DataFrame:
         """Follow a stream: the next rows of all units.
 
         Parameters
@@ -134,6 +134,9 @@ class WatchingDetector(LearnedWatch, FederatedEstimator):
             In the containers and columns of `fit`; one row or more, a single one also as flat numbers, of each unit, of
             all in the order of the columns, or by flat name. A pair of these for a plant with inputs beside the
             measurements: ``(X, inputs)``.
+        strict : bool, default=True
+            Whether what does not fit the plant is an error. If not, it is named by a
+            :class:`~skfedcausal.streams.StreamWarning` and left out, as in :meth:`incidents` of an iterator.
 
         Returns
         -------
@@ -149,7 +152,8 @@ class WatchingDetector(LearnedWatch, FederatedEstimator):
             If rows do not follow those before, or flags are randomised. The stream stays where it was.
         """
         self._check_stream()
-        return self._stream.dated(self._advance(self._read_batch(batch)))
+        changed = self._advance(self._read_batch(batch)) if strict else self._next_batch(batch, first=True)
+        return self._stream.dated(changed)
 
     def _read_batch(self, batch, fit=False):
         """The next rows of a stream; those that `fit` the plant, where others are left out, None if there are none."""
@@ -239,12 +243,15 @@ class WatchingDetector(LearnedWatch, FederatedEstimator):
         async for batch in batches:
             yield answer(self._stream, self._next_batch(batch))
 
-    def _next_batch(self, batch):
-        """Incidents that a batch of a stream changes; what does not fit the plant is named and left out."""
+    def _next_batch(self, batch, first=False):
+        """Incidents that a batch of a stream changes; what does not fit the plant is named and left out.
+
+        An error where nothing has been right so far, unless the `first` batch may be wrong, too.
+        """
         try:
             plant = self._read_batch(batch, fit=True)
         except (TypeError, ValueError) as error:
-            if self._stream.n_rows == 0:
+            if self._stream.n_rows == 0 and not first:
                 raise  # nothing of it has been right so far
             left_out(error)
             return []

@@ -1,6 +1,7 @@
 """Settings files: a section is read by the class of its settings, whose fields say keys, types, defaults."""
 
 import math
+import re
 import tomllib
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -25,30 +26,59 @@ def read_settings_file(path):
         raise SettingsError(f"{path} is not TOML: {error}") from None
 
 
+class SettingProblems(ValueError):
+    """What is wrong with settings, by key."""
+
+    def __init__(self, problems):
+        super().__init__(" ".join(f"{key} = {text}" for key, text in problems))
+        self.problems = list(problems)
+
+
 def read_section(everything, path, section, declared, **more):
     """Settings of the class `declared` in a section of a file; `more`: defaults, other sections.
 
-    Paths are relative to the folder of the file.
+    Paths are relative to the folder of the file. All that is wrong is told at once, with its lines.
     """
     table = everything.get(section)
     if not isinstance(table, dict):
         raise SettingsError(f"{path} has no section [{section}].")
     where = f"{path}, [{section}]"
     keys = {each.name: each for each in fields(declared) if each.name not in _TABLES}
-    unknown = sorted(table.keys() - keys)
+    wrong, unknown = [], sorted(table.keys() - keys)
     if unknown:
-        raise SettingsError(f"{where}: unknown keys {listed(unknown)}; known are {listed(keys)}.")
+        wrong.append(f"unknown keys {listed(unknown)}{_lines(path, section, unknown)}; known are {listed(keys)}.")
     for key, value in table.items():
-        kinds = sum((_IN_TOML.get(kind, (kind,)) for kind in _types(keys[key])), ())
-        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise SettingsError(f"{where}: `{key}` is {value!r}, of the wrong kind.")
-    missing = [key for key, each in keys.items() if each.default is MISSING and key not in table]
+        kinds = sum((_IN_TOML.get(kind, (kind,)) for kind in _types(keys[key])), ()) if key in keys else ()
+        if key in keys and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
+            wrong.append(f"`{key}` is {value!r}, of the wrong kind{_lines(path, section, [key])}.")
+    missing = [key for key, each in keys.items() if _has_no_default(each) and key not in table and key not in more]
     if missing:
-        raise SettingsError(f"{where}: give {listed(missing)} too; there is no default.")
+        wrong.append(f"give {listed(missing)} too; there is no default.")
+    if wrong:
+        raise SettingsError("\n".join(f"{where}: {text}" for text in wrong))
     try:
         return declared(**converted(declared, {**more, **table}, Path(path).resolve().parent))
+    except SettingProblems as error:
+        told = (f"{where}: {key}{_lines(path, section, [key])} = {text}" for key, text in error.problems)
+        raise SettingsError("\n".join(told)) from None
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from None
+
+
+def _has_no_default(each):
+    return each.default is MISSING and each.default_factory is MISSING
+
+
+def _lines(path, section, keys):
+    """Lines of a settings file in which keys of a section stand, in words; nothing where they are not found."""
+    here, found = "", []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        head = re.match(r"\s*\[([^\[\]]+)\]", line)
+        here = head[1].strip() if head else here
+        name = line.partition("=")[0].strip().strip("\"'")
+        if here == section and "=" in line and name in keys:
+            found.append(str(number))
+    return f" (line {', '.join(found)})" if found else ""
 
 
 def converted(declared, values, folder=Path()):
@@ -56,7 +86,10 @@ def converted(declared, values, folder=Path()):
     types = {each.name: _types(each) for each in fields(declared)}
     values = {name: value for name, value in values.items() if value is not None}
     paths = {name: folder / value for name, value in values.items() if Path in types[name]}
-    return {**values, **paths, **{name: tuple(values[name]) for name in values if tuple in types[name]}}
+    lists = {
+        name: tuple(value) for name, value in values.items() if tuple in types[name] and not isinstance(value, str)
+    }
+    return {**values, **paths, **lists}
 
 
 def _types(each):

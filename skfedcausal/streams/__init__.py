@@ -1,4 +1,4 @@
-"""Live sources of a plant's rows as batches: a file that grows, or a broker.
+"""Live sources of a plant's rows as batches: a file that grows, a broker, a database, an OPC UA server.
 
 The batches go to :meth:`~skfedcausal.FederatedRCADetector.incidents`,
 :meth:`~skfedcausal.FederatedRCADetector.predict_root_cause` or, one by one, to
@@ -6,7 +6,10 @@ The batches go to :meth:`~skfedcausal.FederatedRCADetector.incidents`,
 """
 
 from ..estimators._stream_batches import StreamWarning
+from .clock import Clock
 from .csv_file import follow_csv
+from .database import follow_table
 from .mqtt import follow_mqtt
+from .opcua import follow_opcua
 
-__all__ = ["StreamWarning", "follow_csv", "follow_mqtt"]
+__all__ = ["Clock", "StreamWarning", "follow_csv", "follow_mqtt", "follow_opcua", "follow_table"]

@@ -1,18 +1,27 @@
 """A CSV file that grows: its new rows as they are written."""
 
 import csv
-import io
+import os
 import time
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from ..callers import warn
 from ..containers.layout import listed
 from ..estimators._stream_batches import StreamWarning
+from .cells import Stamps, number_of
+from .clock import Clock
+
+_SEPARATORS = ";\t|,"
+_AT_ONCE = 1 << 22  # bytes that are read in one look
+_LONGEST = 1 << 20  # bytes of a line
+_PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
+_MARK = 64  # bytes before a place in a file by which it is known again
 
 
 def follow_csv(
@@ -23,24 +32,35 @@ def follow_csv(
     batch_size: int | None = None,
     index_col: int | str | None = 0,
     words: Sequence[str] = (),
+    tz: str | None = None,
+    dayfirst: bool | None = None,
+    clock: Any = None,
 ) -> Iterator[pd.DataFrame]:
-    """Follow a CSV file that a program writes to, as ``tail -f`` does.
+    """Follow a CSV file that a program writes to, as ``tail -F`` does.
 
     Parameters
     ----------
     path : str or Path
-        File with one line of names, ``unit__sensor``, and one line for each row after it. It need not be there yet. A
-        file that became shorter was begun anew and is read from its start.
+        File with one line of names, ``unit__sensor``, and one line for each row after it, divided by commas,
+        semicolons (then with decimal commas), tabs or bars. It need not be there yet. A file that was begun anew, or
+        another file in its place, is read from its start, after the rest of the one before.
     wait : float, default=None
         Seconds without a new row after which the stream ends; None: never.
     poll : float, default=0.1
         Seconds between two looks at the file.
     batch_size : int, default=None
-        Most rows of a batch; None for all that are there.
+        Most rows of a batch; None for all that are there, up to 4 MB.
     index_col : int, str or None, default=0
         Column of the times; None where rows have none.
     words : sequence of str, default=()
         Columns that may hold words, such as modes; of others words are missing values.
+    tz : str, default=None
+        Zone of times that tell none, for example ``"Europe/Berlin"``. The answers are in UTC then, as they are where
+        the first time of the file tells a zone.
+    dayfirst : bool, default=None
+        Whether 03/04/2026 is the third of April; None: where the parts of a date are divided by points.
+    clock : Clock, default=None
+        What becomes of rows that are late, doubled or ahead; None for a new one.
 
     Yields
     ------
@@ -64,18 +84,41 @@ def follow_csv(
     ...     [batch.shape for batch in follow_csv(path, wait=0.0)]
     [(2, 1)]
     """
-    path, tail, last = Path(path), _Tail(Path(path)), time.monotonic()
+    clock = Clock() if clock is None else clock
+    stamps = Stamps(tz, dayfirst)
+    for _, frame in csv_rows(path, stamps, wait=wait, poll=poll, index_col=index_col, words=words, most=batch_size):
+        if frame is not None and (rows := clock.take(frame)) is not None:
+            yield rows
+
+
+def csv_rows(path, stamps, *, wait=None, poll=0.1, index_col=0, words=(), place=None, most=None):
+    """The rows of a file that grows as they are written, each with the place after them; None where nothing is new.
+
+    `place` is one that was given before: the file is followed from there, through the names that it has had since.
+    """
+    path = Path(path)
+    tail = Tail(path, place)
+    try:
+        yield from _looks(tail, path, stamps, wait, poll, index_col, words, most)
+    finally:
+        tail.close()
+
+
+def _looks(tail, path, stamps, wait, poll, index_col, words, most):
+    last = time.monotonic()
     while True:
-        parts = tail.parts()
-        for head, lines in parts:
-            step = batch_size or max(len(lines), 1)
+        came = False
+        for head, lines in tail.parts():
+            step = most or len(lines)
             for k in range(0, len(lines), step):
-                batch = _frame(head, lines[k : k + step], index_col, path, words)
-                if len(batch):
-                    yield batch
-        if parts:
+                frame, came = table_of(head, lines[k : k + step], path, stamps, index_col, words), True
+                done = tail.place if k + step >= len(lines) else None
+                if len(frame):
+                    yield done, frame
+        if came:
             last = time.monotonic()
             continue
+        yield None, None
         if wait is not None and time.monotonic() - last >= wait:
             if tail.head is None and not path.exists():
                 raise FileNotFoundError(f"There was no file {path} within {wait:g} seconds.")
@@ -83,79 +126,240 @@ def follow_csv(
         time.sleep(poll)
 
 
-class _Tail:
-    """The whole lines of a file that were not read yet."""
+class Head(NamedTuple):
+    """A line of names: its text, the names, and what divides them."""
 
-    def __init__(self, path):
-        self._path, self._at = path, 0
-        self.head: Any = None  # the line of names
+    text: str
+    names: list[str]
+    separator: str
+
+    @classmethod
+    def of(cls, line):
+        separator = max(_SEPARATORS, key=line.count)
+        return cls(line, [name.strip() for name in _cells(line, separator)], separator)
+
+    def is_meant_by(self, line):
+        """Whether a line is one of names too: it begins as this one does, and no number follows."""
+        if line.partition(self.separator)[0].strip(' "') != self.names[0]:
+            return False
+        names = [name.strip() for name in _cells(line, self.separator)]
+        words = all(name.isprintable() and np.isnan(number_of(name, self.separator != ",")) for name in names)
+        return words and len(names) > 1 and bool(names[1]) and len(set(names)) == len(names)
+
+    def does_not_fit(self, line):
+        """Whether a line has another number of cells."""
+        return line.count(self.separator) != len(self.names) - 1 and len(_cells(line, self.separator)) != len(
+            self.names
+        )
+
+
+class Tail:
+    """The whole lines of a file that were not read yet, also after it was rotated.
+
+    A file that was renamed is read to its end before the one in its place; one that was cut, or holds something else
+    than it did, is read from its start.
+    """
+
+    def __init__(self, path, place=None):
+        self._path, self._at, self._mark = path, 0, b""
+        self._file: Any = None
+        self._skips = False  # a line that is too long
+        self.head: Any = None
+        self._former: Head | None = None
+        if place is not None:
+            self._go_to(place)
+
+    def close(self):
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def place(self):
+        """Where the next line begins, as JSON has it."""
+        number = os.fstat(self._file.fileno()).st_ino if self._file is not None else 0
+        return {"file": number, "at": self._at, "mark": self._mark.hex(), "head": self.head and self.head.text}
 
     def parts(self):
         """Lines of names and lines of rows since the last call, as (names, rows): a line of names may come again."""
-        before, parts = self.head, list[tuple[str, list[str]]]()
+        parts, before = list[tuple[Head, list[str]]](), self.head
         for line in self._lines():
-            if self.head is None or self._names(line):
-                self.head = line
-            elif parts and parts[-1][0] is self.head:
+            if self.head is None:
+                if not line.lower().startswith("sep="):  # as Excel writes it
+                    self.head = Head.of(line)
+                continue
+            if self.head.is_meant_by(line):
+                self.head, self._former = Head.of(line), self.head
+                continue
+            if self._former is not None and self.head.does_not_fit(line) and not self._former.does_not_fit(line):
+                self.head, self._former = self._former, None  # that was no line of names
+            if parts and parts[-1][0] is self.head:
                 parts[-1][1].append(line)
             else:
                 parts.append((self.head, [line]))
-        if before is not None and self.head != before:
+        if before is not None and self.head is not None and self.head.text != before.text:
             _warn(f"{self._path} has a new line of names: rows after it have its columns")
         return parts
 
-    def _names(self, line):
-        """Whether a line is one of names: it begins as the first one does, and no number follows."""
-        first, _, rest = line.partition(",")
-        return first == self.head.partition(",")[0] and not _is_number(rest.partition(",")[0])
-
     def _lines(self):
-        """Whole lines since the last call."""
+        """Whole lines since the last call; a file that cannot be read now may be later."""
         try:
-            with self._path.open("rb") as file:
-                if file.seek(0, io.SEEK_END) < self._at:
-                    self._at, self.head = 0, None
-                file.seek(self._at)
-                text = file.read()
-        except FileNotFoundError:
+            text = self._new()
+        except OSError as error:
+            if not isinstance(error, FileNotFoundError):
+                _warn(f"{self._path} cannot be read now ({error.strerror or error})")
+            return []
+        if b"\n" not in text:
+            if len(text) > _LONGEST:
+                _warn(f"{self._path} has a line of more than {_LONGEST:,} bytes: left out")
+                self._skips = True
+                self._advance(text)
             return []
         whole = text[: text.rfind(b"\n") + 1]
-        self._at += len(whole)
-        lines = whole.decode("utf-8-sig" if self.head is None else "utf-8", errors="replace").splitlines()
+        self._advance(whole)
+        lines = [line.rstrip("\r") for line in _decoded(whole).split("\n")]
+        lines, self._skips = lines[1 if self._skips else 0 :], False
         return [line for line in lines if line.strip()]
 
+    def _advance(self, text):
+        self._at += len(text)
+        self._mark = (self._mark + text)[-_MARK:]
 
-def _is_number(text):
+    def _new(self):
+        """Bytes that were not read yet."""
+        if self._file is None:
+            self._open(self._path)
+        if not self._goes_on():
+            self._begin()
+        text = self._read()
+        if b"\n" not in text and self._is_another():
+            if text.strip():
+                _warn(f"The last line of {self._path} was not whole when another file took its place: left out")
+            self._open(self._following())
+            self._begin()
+            text = self._read()
+        return text
+
+    def _following(self):
+        """The file that was begun after the one that is read: one that was rotated meanwhile, too, or the last one."""
+        here = os.fstat(self._file.fileno())
+        later = []
+        for path in self._path.parent.glob(f"{self._path.name}*"):
+            about = path.stat()
+            if about.st_ino != here.st_ino and about.st_mtime_ns >= here.st_mtime_ns and path.suffix not in _PACKED:
+                later.append((path == self._path, about.st_mtime_ns, path))
+        return min(later)[2] if later else self._path
+
+    def _read(self):
+        self._file.seek(self._at)
+        return self._file.read(_AT_ONCE)
+
+    def _goes_on(self):
+        """Whether what was read of the file is still there."""
+        self._file.seek(max(self._at - len(self._mark), 0))
+        return self._file.read(len(self._mark)) == self._mark
+
+    def _begin(self):
+        self._at, self._mark, self._skips, self.head, self._former = 0, b"", False, None, None
+
+    def _open(self, path):
+        self.close()
+        self._file = None
+        self._file = path.open("rb", buffering=0)
+
+    def _is_another(self):
+        """Whether another file has taken the place of the one that is read."""
+        try:
+            return not os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno()))
+        except FileNotFoundError:
+            return False
+
+    def _go_to(self, place):
+        """Open the file that a place is in, under whatever name it has now."""
+        for path in [self._path, *sorted(self._path.parent.glob(f"{self._path.name}*"))]:
+            try:
+                if path.stat().st_ino != place["file"]:
+                    continue
+                self._open(path)
+            except OSError:
+                continue
+            self._at, self._mark = place["at"], bytes.fromhex(place["mark"])
+            self.head = None if place["head"] is None else Head.of(place["head"])
+            if self._goes_on():
+                return
+        self.close()
+        self._file = None
+        self._begin()
+
+
+def table_of(head, lines, path, stamps, index_col=0, words=()):
+    """Lines as a table of numbers by their times, and of words in some columns; what is wrong is named."""
+    width, comma = len(head.names), head.separator != ","
+    rows = [cells for cells in (_cells(line, head.separator) for line in lines) if len(cells) == width]
+    if len(rows) < len(lines):
+        _warn(f"{len(lines) - len(rows)} lines of {path} do not have the {width} columns of its first line: left out")
+    index = None
+    if index_col is not None:
+        at = head.names.index(index_col) if isinstance(index_col, str) else index_col
+        index = stamps.read([row[at] for row in rows])
+        if index.isna().any():
+            _warn(f"{int(index.isna().sum())} lines of {path} begin with no time: left out")
+            rows = [row for row, missing in zip(rows, index.isna(), strict=True) if not missing]
+            index = index[index.notna()]
+    columns, wrong = {}, []
+    for k, name in enumerate(head.names):
+        if index_col is None or k != at:
+            cells = [row[k] for row in rows]
+            columns[k] = [_word(cell) for cell in cells] if name in words else _numbers(cells, comma)
+            if name not in words and any(map(_is_no_number, cells, columns[k])):
+                wrong.append(name)
+    if wrong:
+        _warn(f"{path} has something else than numbers in {listed(wrong)}: taken as missing")
+    frame = pd.DataFrame(columns, index=None if index is None else index.rename(head.names[at]))
+    return frame.set_axis([head.names[k] for k in columns], axis=1)
+
+
+_MISSING = {"", "nan", "null", "none", "na", "n/a"}
+
+
+def _numbers(cells, comma):
     try:
-        float(text or "nan")
+        values = np.array([float(cell) for cell in cells])
+        if np.isfinite(values).all():
+            return values
     except ValueError:
-        return False
-    return True
+        pass  # each by itself
+    return np.array([number_of(cell, comma) for cell in cells])
 
 
-def _timed(frame, path):
-    """A table without rows whose time cannot be read."""
-    times = pd.to_datetime(frame.index, errors="coerce")
-    if not times.isna().any() or times.isna().all():
-        return frame
-    _warn(f"{int(times.isna().sum())} lines of {path} begin with no time: left out")
-    return frame.set_axis(times, axis=0)[times.notna()]
+def _is_no_number(cell, value):
+    return value != value and cell.strip().lower() not in _MISSING
 
 
-def _frame(head, lines, index_col, path, allowed):
-    """Lines as a table of numbers, but for columns of which words are allowed."""
-    width = len(next(csv.reader([head])))
-    right = [line for line, cells in zip(lines, csv.reader(lines), strict=False) if len(cells) == width]
-    if len(right) < len(lines):
-        _warn(f"{len(lines) - len(right)} lines of {path} do not have the {width} columns of its first line: left out")
-    frame = pd.read_csv(io.StringIO("\n".join([head, *right])), index_col=index_col, parse_dates=index_col is not None)
-    if index_col is not None and not isinstance(frame.index, pd.DatetimeIndex):
-        frame = _timed(frame, path)
-    words = frame.select_dtypes(exclude="number").columns.difference(allowed)
-    if len(words) and len(frame):
-        frame[words] = frame[words].apply(pd.to_numeric, errors="coerce")
-        _warn(f"{path} has something else than numbers in {listed(words)}: taken as missing")
-    return frame
+def _word(cell):
+    """A mode as it is written: a number or a word, None where it is missing."""
+    value = number_of(cell)
+    if np.isnan(value):
+        return None if cell.strip().lower() in _MISSING else cell.strip()
+    return int(value) if value.is_integer() else value
+
+
+def _cells(line, separator):
+    """Cells of one line."""
+    if '"' not in line:
+        return line.split(separator)
+    try:
+        return next(csv.reader([line], delimiter=separator))
+    except (csv.Error, StopIteration):
+        return []
+
+
+def _decoded(text):
+    """Text in UTF-8, or as Windows of western Europe writes it."""
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return text.decode("cp1252", errors="replace")
 
 
 def _warn(text):

@@ -3,7 +3,7 @@
 import json
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -12,34 +12,49 @@ from ..callers import warn
 from ..containers.layout import SEPARATOR
 from ..estimators._stream_batches import StreamWarning
 from ..optional import import_optional
+from .cells import Stamps, number_of
+from .clock import Clock
+from .parts import Parts
 
 _PATIENCE = 0.2  # seconds that a row waits for the units that are missing from it
-_TIME = "time"
+_TIMES = ("time", "timestamp", "ts")
+_LONGEST = 1 << 22  # bytes of a message
+_MOST_ROWS = 4096  # of a batch
+_KEEP_ALIVE = 30  # seconds
+_LOOK = 0.05  # seconds between two looks whether rows have waited long enough
 
 
 def follow_mqtt(
     host: str,
     topic: str,
     *,
-    port: int = 1883,
+    port: int | None = None,
     units: Sequence[str] | None = None,
     wait: float | None = None,
     patience: float = _PATIENCE,
     client: Any = None,
     words: Sequence[str] = (),
+    user: str | None = None,
+    password: str | None = None,
+    tls: Any = None,
+    version: int = 4,
+    tz: str | None = None,
+    clock: Any = None,
 ) -> Iterator[pd.DataFrame]:
     """Follow the rows that a plant publishes to an MQTT broker.
 
     A message is a JSON object of numbers by column, with the time of its row as ``time``: of the whole plant, columns
     ``unit__sensor``, or of one unit, whose name is then the last level of the topic. A list of such objects is several
-    rows. Parts of a row come together by their time.
+    rows. ``{"timestamp": ..., "metrics": [{"name": "power", "value": 1.5}, ...]}``, as Sparkplug has it, is one row as
+    well. Parts of a row come together by their time.
 
     Parameters
     ----------
     host : str
     topic : str
-        Such as ``"plant/rows"`` or ``"plant/+"`` for a topic of each unit.
-    port : int, default=1883
+        Such as ``"plant/rows"`` or ``"plant/+"`` for a topic of each unit; ``+`` and ``#`` hold.
+    port : int, default=None
+        None: 1883, with `tls` 8883.
     units : sequence of str, default=None
         Units of a row: it is complete when all have told theirs. None takes every message for a whole row.
     wait : float, default=None
@@ -47,10 +62,21 @@ def follow_mqtt(
     patience : float, default=0.2
         Seconds that a row waits for units that are missing; their measurements are then missing.
     client : paho.mqtt.client.Client, default=None
-        For credentials, certificates or another protocol version; None for a plain one.
+        For whatever the options below do not have; None for one by these.
     words : sequence of str, default=()
         Columns that may hold words, such as modes, by the name that they have in a row, ``unit__sensor``. One without a
         unit is of the whole plant, whatever the topic.
+    user, password : str, default=None
+        As the broker knows the watch; neither stands in any warning or error.
+    tls : bool or dict, default=None
+        True for a broker whose certificate a usual authority signed; a dict of the paths ``ca``, ``certificate`` and
+        ``key`` for others.
+    version : {4, 5}, default=4
+        Of MQTT; 4 is 3.1.1.
+    tz : str, default=None
+        Zone of times that tell none; the answers are in UTC then, as they are where the first time tells a zone.
+    clock : Clock, default=None
+        What becomes of rows that are late, doubled or ahead; None for a new one.
 
     Yields
     ------
@@ -64,93 +90,155 @@ def follow_mqtt(
     ConnectionError
         If there is no broker, or it refuses the connection. One that is lost later is made again.
     """
+    clock = Clock() if clock is None else clock
+    client = mqtt_client(user=user, password=password, tls=tls, version=version) if client is None else client
+    port = (8883 if tls else 1883) if port is None else port
+    rows = Rows(units, patience, words, Stamps(tz))
+    for _, frame in mqtt_rows(client, host, port, topic, rows, wait):
+        if frame is not None and (given := clock.take(frame)) is not None:
+            yield given
+
+
+def mqtt_client(name="", *, user=None, password=None, tls=None, version=4):
+    """A client that is not connected yet; with a `name` the broker keeps what comes while it is away."""
     mqtt = import_optional("paho.mqtt.client", "mqtt", "A stream from an MQTT broker")
-    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2) if client is None else client
+    lasting = {"clean_session": not name} if version != mqtt.MQTTv5 else {}
+    client = mqtt.Client(
+        mqtt.CallbackAPIVersion.VERSION2, client_id=name, protocol=version, manual_ack=bool(name), **lasting
+    )
+    if user is not None:
+        client.username_pw_set(user, password)
+    if tls:
+        paths = tls if isinstance(tls, Mapping) else {}
+        client.tls_set(paths.get("ca"), paths.get("certificate"), paths.get("key"))
+    client.reconnect_delay_set(1, 30)
+    return client
+
+
+def mqtt_rows(client, host, port, topic, rows, wait=None, lasting=False):
+    """Rows as they are complete, each with the messages it is of, to acknowledge; None where nothing is new.
+
+    In a `lasting` session the broker keeps what was not acknowledged for the next connection.
+    """
     came: queue.SimpleQueue = queue.SimpleQueue()
 
     def subscribe(client, _data, _flags, reason, _properties):
         if reason.is_failure:
             came.put(ConnectionError(f"The broker {host}:{port} refused the connection: {reason}."))
-        client.subscribe(topic, qos=1)
+        else:
+            came.put(None)
+            client.subscribe(topic, qos=1)
 
     client.on_connect = subscribe
     client.on_message = lambda _client, _data, message: came.put(message)
     try:
-        client.connect(host, port)
+        client.connect(host, port, keepalive=_KEEP_ALIVE, **connecting(client, lasting))
     except OSError as error:
         problem = f"There is no broker at {host}:{port} ({error})"
         raise ConnectionError(f"{problem}. Is it running, and is that its port?") from error
     client.loop_start()
     try:
-        yield from _batches(came, Rows(units, patience, words), wait)
+        yield from _batches(client, came, rows, wait)
     finally:
-        client.loop_stop()
         client.disconnect()
+        client.loop_stop()
 
 
-def _batches(came, rows, wait):
-    last = time.monotonic()
+def connecting(client, lasting):
+    """How a connection of MQTT 5 says that the broker is to keep what comes while the client is away."""
+    if client.protocol != 5 or not lasting:
+        return {}
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+
+    properties = Properties(PacketTypes.CONNECT)
+    properties.SessionExpiryInterval = 7 * 86_400
+    return {"clean_start": False, "properties": properties}
+
+
+def _batches(client, came, rows, wait):
+    last, begun = time.monotonic(), False
+    unsafe: list = []  # messages of rows that were not given yet
     while True:
         try:
-            message = came.get(timeout=rows.patience)
+            message = came.get(timeout=_LOOK)
             if isinstance(message, Exception):
-                raise message
-            last = time.monotonic()
-            rows.add(message.topic, message.payload)
+                if not begun:
+                    raise message
+                _warn(f"{message} The connection is tried again")
+            elif message is None:
+                begun = True
+            else:
+                last = time.monotonic()
+                unsafe.append(message)
+                rows.add(message.topic, message.payload)
         except queue.Empty:
-            pass
-        if came.empty() and (batch := rows.ready()) is not None:
-            yield batch
+            yield None, None
+        if (came.empty() or len(unsafe) >= _MOST_ROWS) and (batch := rows.ready()) is not None:
+            done, unsafe = ([], unsafe) if rows.waiting else (unsafe, [])
+            yield done, batch
         if wait is not None and time.monotonic() - last >= wait:
             if (rest := rows.ready(everything=True)) is not None:
-                yield rest
+                yield unsafe, rest
             return
 
 
-class Rows:
-    """Parts of rows, put together by their times."""
+def acknowledge(client, messages):
+    """Tell the broker that it need not keep messages any more."""
+    for message in messages:
+        if message.qos:
+            client.ack(message.mid, message.qos)
 
-    def __init__(self, units, patience, words=()):
-        self._units, self.patience = None if units is None else frozenset(units), patience
-        self._words = frozenset(words)
-        self._parts: dict[str, tuple] = {}  # columns, units and arrival by time
+
+class Rows:
+    """Messages of units as rows of the plant."""
+
+    def __init__(self, units, patience, words=(), stamps=None, names=None):
+        self._parts, self._words, self._names = Parts(units, patience), frozenset(words), dict(names or {})
+        self._stamps = Stamps() if stamps is None else stamps
+        self.ready = self._parts.ready
+
+    @property
+    def waiting(self):
+        """Whether parts of rows are here that were not given yet."""
+        return bool(self._parts)
 
     def add(self, topic, payload):
         """Take in a message."""
         try:
+            if len(payload) > _LONGEST:
+                raise ValueError(f"{len(payload):,} bytes")
             content = json.loads(payload)
             found = [self._part(topic, row) for row in (content if isinstance(content, list) else [content])]
-        except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
-            _warn(f"A message about {topic!r} is no row ({type(error).__name__}): left out")
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
+            _warn(f"A message about {topic[:80]!r} is no row ({type(error).__name__}): left out")
             return
-        for moment, unit, columns in found:
-            before, units, since = self._parts.get(moment, ({}, frozenset(), time.monotonic()))
-            self._parts[moment] = before | columns, units | unit, since
+        for part in found:
+            self._parts.add(*part)
 
     def _part(self, topic, row):
-        moment, unit, flat = pd.Timestamp(row[_TIME]), topic.rpartition("/")[2], {}
+        unit, flat = topic.rpartition("/")[2], {}
+        clock = next(name for name in (*_TIMES, "") if name in row or not name)
+        moment = self._stamps.read([row[clock]])[0]
+        if isinstance(row.get("metrics"), list):
+            row = {metric["name"]: metric.get("value") for metric in row["metrics"]}
         for name, value in row.items():
-            if name == _TIME or value is None:
+            if name == clock or value is None:
                 continue
+            name = self._names.get(name, name)
             name = name if SEPARATOR in name or name in self._words else f"{unit}{SEPARATOR}{name}"
-            flat[name] = _word(value) if name in self._words else float(value)
-        if pd.isna(moment) or not flat:
+            flat[name] = _word(value) if name in self._words else _number(value)
+        if moment is pd.NaT or not flat:
             raise ValueError
         return moment, frozenset(name.partition(SEPARATOR)[0] for name in flat), flat
 
-    def ready(self, everything=False):
-        """Rows that are whole, or have waited long enough, up to the first that is not; None if there are none."""
-        now, moments = time.monotonic(), []
-        for moment in sorted(self._parts):
-            _, units, since = self._parts[moment]
-            whole = self._units is None or self._units <= units
-            if not (whole or everything or now - since >= self.patience):
-                break
-            moments.append(moment)
-        if not moments:
-            return None
-        rows = [self._parts.pop(moment)[0] for moment in moments]
-        return pd.DataFrame(rows, index=pd.DatetimeIndex(moments))
+
+def _number(value):
+    """A number, which may be written as text; one that JSON has no digits for is missing."""
+    number = number_of(value)
+    if number != number and not isinstance(value, float):
+        raise ValueError
+    return number
 
 
 def _word(value):

@@ -29,7 +29,7 @@ from skfedcausal.message.training import (
     PredictedMessage,
     TrainingPlan,
 )
-from skfedcausal.papers import TrainingMechanism
+from skfedcausal.papers import StopRule, TrainingMechanism
 from skfedcausal.papers.client.noise import GradientGuard, _filters, classical_noise_multiplier, message_noise, run_mu
 from skfedcausal.parameters import configured
 from skfedcausal.privacy import PrivacyBudgetError
@@ -328,7 +328,7 @@ def test_what_phi_tells_has_the_noise_of_the_predicted_state():
 
 def test_phi_is_trained_under_noise_as_without():
     X, clients, U = make_plant_with_inputs()
-    server = GradientServer(max_iter=30, tol=0)
+    server = GradientServer(stop=StopRule(max_iter=30, tol=0))
     nearly_none = paper(epsilon=1e6, clip_norm=1e3)
     plain, noisy = (
         FederatedCounterfactualEstimator(clients, server=server, privacy=privacy).fit(X, inputs=U)

@@ -1,0 +1,1 @@
+"""The parts of ``python -m skfedcausal watch``: settings, state, loop, those who are told, pages."""

@@ -1,0 +1,126 @@
+"""What a watch keeps on disk: where it stood some while ago, and all that came since, so that it may be killed.
+
+Rows are written before they are judged, and what was told after it was told. A watch that is started again takes the
+last state, judges the rows since then once more, and tells what was not told.
+"""
+
+import json
+import os
+from pathlib import Path
+
+from ...federation.atomic import keep_private, make_folder, only_one, write_whole
+
+FORMAT = 1
+_STATE = "state"
+
+
+class StateError(RuntimeError):
+    """A state that cannot be taken up."""
+
+
+class Journal:
+    """A folder with a state and the records since then.
+
+    Parameters
+    ----------
+    folder : Path
+        Made where it is missing; only its owner may read it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skfedcausal.commands.watching.journal import Journal
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = Journal(Path(folder))
+    ...     journal.keep({"n": 1}, b"detector")
+    ...     journal.append({"row": 1.5})
+    ...     journal.close()
+    ...     Journal(Path(folder)).read()
+    ({'n': 1}, b'detector', [{'row': 1.5}])
+    """
+
+    def __init__(self, folder):
+        self._folder, self._number, self._file, self._torn = Path(folder), 0, None, False
+
+    def lock(self):
+        """A context in which no other watch has the folder."""
+        return only_one(self._folder / "lock", f"a watch with the state {self._folder}")
+
+    def check(self):
+        """See whether the folder can be written to; OSError if not."""
+        make_folder(self._folder)
+        keep_private(self._folder)
+        write_whole(self._folder / "check", b"\0" * 4096)
+        (self._folder / "check").unlink()
+
+    def read(self):
+        """What was kept, as (words and numbers, detector as bytes, records since then); None where nothing was."""
+        try:
+            text = (self._folder / _STATE).read_bytes()
+        except FileNotFoundError:
+            return None
+        head, _, blob = text.partition(b"\n")
+        try:
+            about = json.loads(head)
+        except ValueError as error:
+            raise StateError(f"{self._folder / _STATE} is no state of a watch: {error}.") from None
+        if about.get("format") != FORMAT:
+            raise StateError(
+                f"{self._folder / _STATE} has format {about.get('format')}, and this version reads {FORMAT}: "
+                "move the folder away to begin anew."
+            )
+        self._number = about["number"]
+        records = [record for path in self._segments() for record in _records(path)]
+        return about["kept"], blob, records
+
+    def append(self, record):
+        """Add a record; OSError if there is no room, and the next one may try again."""
+        if self._file is None:
+            last = max([self._number, *map(_number, self._segments())])
+            path = self._segment(last)
+            self._torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        line = json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
+        line = b"\n" + line if self._torn else line
+        self._torn = True
+        self._torn = os.write(self._file, line) < len(line)
+        if self._torn:
+            raise OSError(28, "No space left on device")
+
+    def keep(self, kept, blob):
+        """Keep a state in place of the one before and of the records since then."""
+        number = max([self._number, *map(_number, self._segments())]) + 1
+        head = json.dumps({"format": FORMAT, "number": number, "kept": kept}, default=str).encode()
+        write_whole(self._folder / _STATE, head + b"\n" + blob)
+        self.close()
+        for path in self._folder.glob("rows-*.jsonl"):
+            if _number(path) < number:
+                path.unlink()
+        self._number = number
+
+    def close(self):
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _segment(self, number):
+        return self._folder / f"rows-{number:09d}.jsonl"
+
+    def _segments(self):
+        """Files of records since the state, in order."""
+        return sorted(path for path in self._folder.glob("rows-*.jsonl") if _number(path) >= self._number)
+
+
+def _number(path):
+    return int(path.stem.removeprefix("rows-"))
+
+
+def _records(path):
+    """Records of a file; one that was not written to its end did not happen."""
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue

@@ -1,0 +1,335 @@
+"""The loop of a watch: rows are kept, judged, told and shown, in this order, and nothing from outside ends it."""
+
+import queue
+import re
+import signal
+import statistics
+import sys
+import threading
+import time
+import warnings
+from collections import deque
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+
+import pandas as pd
+
+from ... import inspection
+from ...callers import warn
+from ...estimators._stream_batches import StreamWarning
+from ...streams.clock import Clock
+from .batches import as_frame, as_record
+from .events import Incidents
+from .frozen import frozen, thawed
+
+_KEPT_EVERY = 60.0  # seconds until the state is kept again, where rows came
+_ROOM_AGAIN = 1.0  # seconds until a disk that was full is tried again
+_KEPT_ROWS = 5000  # or rows until then
+_SHOWN = 300  # rows that are remembered for trends and pictures
+_QUIET = 2.0  # periods without a row after which nothing is known of a plant
+_ARRIVALS = 31  # batches whose distance is the usual one
+_TOLD_AGAIN = 100  # incidents
+_SEEN_IDS = 5000  # events that are remembered to have been told
+_ONCE_IN = 60.0  # seconds in which a note is said once
+
+
+class Watch:
+    """A detector that follows a source, and what is known of it.
+
+    Parameters
+    ----------
+    detector : FederatedRCADetector
+        Fitted; it may be in the middle of a stream.
+    plant : Plant
+    settings : WatchSettings
+    journal : Journal
+    tellers : sequence of callables
+        Each is told every event, an incident that is new or revised.
+    fingerprint : str
+        What the state belongs to.
+    """
+
+    def __init__(self, detector, plant, settings, journal, tellers, fingerprint):
+        self.detector, self.plant, self._settings, self._journal = detector, plant, settings, journal
+        self._tellers, self._fingerprint = list(tellers), fingerprint
+        self.clock = Clock(plant.period)
+        self.incidents = Incidents(self.clock, settings.tz, plant.is_zoned)
+        self.counts = {"rows": 0, "batches": 0, "refused": 0}
+        self.place = None
+        self.problem = ""  # why the state cannot be kept
+        self.last: deque = deque()  # batches, as they came
+        self._n_last, self._at = 0, None  # rows in these, and the time of the last
+        self.asked: queue.SimpleQueue = queue.SimpleQueue()  # what people have said, as (incident, name, comment, time)
+        self.reports: dict = {}  # pages on incidents by their names
+        self.on_events: list = []  # who looks at what has changed, after everybody was told
+        self.on_tick: list = []  # who has something to do now and then
+        self._arrived, self._arrivals = time.time(), deque[float](maxlen=_ARRIVALS)
+        self._told: dict[str, None] = {}
+        self._refused: set[int] = set()
+        self._replays = False
+        self._columns: pd.Index | None = None  # of the last batch that was written
+        self._kept_at, self._rows_kept = time.monotonic(), 0
+        self.stopped = threading.Event()
+
+    # -- state ---------------------------------------------------------------------------------------
+
+    @property
+    def _state(self):
+        return {
+            "fingerprint": self._fingerprint,
+            "clock": self.clock.state,
+            "counts": self.counts,
+            "place": self.place,
+            "incidents": self.incidents.known,
+            "n_incidents": self.incidents.n_incidents,
+            "told": list(self._told),
+            "last_time": self.last_time,
+            "arrived": self._arrived,
+        }
+
+    def take_up(self, kept, records):
+        """Go on where a watch stood: its state, and the records since then."""
+        self.clock.state, self.counts, self.place = kept["clock"], dict(kept["counts"]), kept["place"]
+        self.incidents.known, self.incidents.n_incidents = dict(kept["incidents"]), kept["n_incidents"]
+        self._at, self._arrived = kept["last_time"], kept["arrived"]
+        self._told = dict.fromkeys(kept["told"])
+        self._told |= dict.fromkeys(record["told"] for record in records if "told" in record)
+        self._refused = {record["refused"] for record in records if "refused" in record}
+        self._replays, columns = True, None
+        for record in records:
+            columns = record.get("columns", columns)
+            if "values" in record:
+                self.place, self.counts["batches"] = record["place"], record["n"]
+                self._judge(as_frame(record, columns))
+            elif "seen" in record:
+                self._see(*record["seen"])
+        self._columns, self._replays = None, False
+
+    def keep(self):
+        """Keep the state in place of what was written since the last one."""
+        try:
+            self._journal.keep(self._state, frozen(self.detector))
+            self._columns, self._kept_at, self._rows_kept, self.problem = (
+                None,
+                time.monotonic(),
+                self.counts["rows"],
+                "",
+            )
+        except OSError as error:
+            self._unsaved(error)
+
+    def _write(self, record):
+        if self.problem:
+            return  # after a record that is missing others mean nothing, until the next state
+        try:
+            self._journal.append(record)
+        except OSError as error:
+            self._unsaved(error)
+
+    def _try_again(self):
+        """Keep the state where that failed before and there is room now."""
+        try:
+            self._journal.check()
+        except OSError:
+            return
+        self.keep()
+
+    def _unsaved(self, error):
+        if not self.problem:
+            say(f"The state of the watch cannot be kept ({error.strerror or error}). The watch goes on without.")
+        self.problem, self._columns = f"the state cannot be kept: {error.strerror or error}", None
+
+    # -- rows ----------------------------------------------------------------------------------------
+
+    def run(self, source, stop_at_alarm=False):
+        """Follow a source to its end."""
+        for place, frame in source.rows:
+            if frame is not None:
+                self.take(frame, place)
+                source.safe(place)
+            self.tick()
+            if self.stopped.is_set() or (stop_at_alarm and self.incidents.n_incidents):
+                break
+        self.keep()
+
+    def tell_again(self):
+        """Tell incidents that nobody has acknowledged where no state can be kept: rather twice than never."""
+        for event in self.incidents.unseen[-_TOLD_AGAIN:] if self.problem else ():
+            self._tell({key: value for key, value in event.items() if key != "number"} | {"again": True})
+
+    def take(self, frame, place=None):
+        """Keep the next rows, judge them, and tell what has changed."""
+        if self.problem:
+            self._try_again()
+        self.counts["batches"] += 1
+        self.place = place if _is_kept(place) else None
+        record = as_record(frame)
+        if self._columns is None or not (frame.columns is self._columns or frame.columns.equals(self._columns)):
+            record["columns"] = [str(name) for name in frame.columns]
+        self._columns = frame.columns
+        self._write(record | {"n": self.counts["batches"], "place": self.place})
+        now = time.time()
+        self._arrivals.append(now - self._arrived)
+        self._arrived = now
+        self._judge(frame)
+
+    def _judge(self, frame):
+        if self.counts["batches"] in self._refused:
+            return
+        rows = self.clock.take(frame)
+        if rows is None:
+            return
+        try:
+            changed = self.detector.update(rows, strict=False)
+        except Exception as error:  # whatever it is, the rows after these are to be watched
+            self._refuse(rows, error)
+            return
+        self.counts["rows"] += len(rows)
+        self._show(rows)
+        for event in self.incidents.take(changed):
+            if event["id"] not in self._told:
+                self._tell(event | ({"problem": self.problem} if self.problem else {}))
+                self._told[event["id"]] = None
+                self._write({"told": event["id"]})
+        while len(self._told) > _SEEN_IDS:
+            del self._told[next(iter(self._told))]
+        if len(changed):
+            for look in self.on_events:
+                look(changed)
+
+    def _show(self, rows):
+        self.last.append(rows)
+        self._n_last += len(rows)
+        while self._n_last - len(self.last[0]) >= _SHOWN:
+            self._n_last -= len(self.last.popleft())
+        self._at = rows.index[-1]
+
+    @property
+    def last_time(self):
+        """Time of the last row, as it is told; None if there is none."""
+        return self.incidents.moment(self._at) if isinstance(self._at, pd.Timestamp) else self._at
+
+    def _refuse(self, rows, error):
+        """Go on without rows that cannot be judged, from the state before them."""
+        number = self.counts["batches"]
+        self.counts["refused"] += len(rows)
+        text = f"{len(rows)} rows from {rows.index[0]} on could not be judged ({type(error).__name__}: {error})"
+        warn(f"{text}: they are left out. The watch goes on.", StreamWarning)
+        self._refused.add(number)
+        self._write({"refused": number})
+        if self._replays:
+            return
+        counts = dict(self.counts)
+        try:
+            kept, blob, records = self._journal.read()
+            self.detector = thawed(blob)
+            self.take_up(kept, records)
+        except (OSError, ValueError, RuntimeError, TypeError) as problem:
+            say(f"The state before could not be read ({problem}): the watch begins anew.")
+            self.detector.reset()
+        self.counts = counts
+
+    def _tell(self, event):
+        for tell in self._tellers:
+            try:
+                tell(event)
+            except OSError as error:
+                say(f"An incident could not be written ({error}).")
+
+    # -- between rows --------------------------------------------------------------------------------
+
+    def tick(self):
+        """What is due between rows: what people have said, and the state."""
+        while not self.asked.empty():
+            said = self.asked.get()
+            if self._see(*said):
+                self._write({"seen": list(said)})
+        for act in self.on_tick:
+            act()
+        if self.problem and time.monotonic() - self._kept_at >= _ROOM_AGAIN:
+            self._kept_at = time.monotonic()
+            self._try_again()
+        new = self.counts["rows"] - self._rows_kept
+        if new >= _KEPT_ROWS or (new and time.monotonic() - self._kept_at >= _KEPT_EVERY):
+            if not self.clock.holds:
+                self.keep()
+            else:
+                self._kept_at = time.monotonic() - _KEPT_EVERY / 2
+
+    def _see(self, name, by, comment, when):
+        """Take note that somebody has seen an incident; whether there is one of that name."""
+        if name not in self.incidents.known:
+            return False
+        self.incidents.see(name, by, comment, when)
+        with suppress(ValueError):  # of a stream before this one: there is nothing to take for the operating point
+            inspection.acknowledge(self.detector, self.incidents.detected(name))
+        return True
+
+    @property
+    def age(self):
+        """Seconds since the last rows came."""
+        return max(time.time() - self._arrived, 0.0)
+
+    @property
+    def usual_pause(self):
+        """Seconds between two batches, as a rule."""
+        period = 0.0 if self.plant.period is None else self.plant.period.total_seconds()
+        arrivals = statistics.median(self._arrivals) if len(self._arrivals) > 2 else 0.0
+        return max(period, arrivals)
+
+    @property
+    def is_quiet(self):
+        """Whether no rows came for so long that nothing is known of the plant now."""
+        return self.counts["rows"] == 0 or self.age > _QUIET * max(self.usual_pause, 1.0)
+
+
+def _is_kept(place):
+    return isinstance(place, dict)
+
+
+def now_told():
+    """Now, as it is told."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+_said: dict[str, float] = {}
+
+
+def say(text):
+    """A note on standard error; one that differs in its numbers only at most once in a minute."""
+    now, kind = time.monotonic(), re.sub(r"\d+", "#", text)
+    if now - _said.get(kind, -_ONCE_IN) >= _ONCE_IN:
+        if len(_said) > _TOLD_AGAIN:
+            _said.clear()
+        _said[kind] = now
+        print(f"Note: {text}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def sentences():
+    """Warnings to people as notes on standard error, without the line of code that they come from."""
+    usual = warnings.showwarning
+
+    def show(message, category, *where, **more):
+        if issubclass(category, UserWarning):
+            say(str(message))
+        else:
+            usual(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def ended_by_signals(watch):
+    """Let SIGTERM end a watch after the batch that it is at, with its state kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: watch.stopped.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,136 @@
+"""The page of a watch as a file, and the reports on incidents beside it."""
+
+import time
+from importlib import import_module
+from importlib.util import find_spec
+from math import inf, nan
+
+import pandas as pd
+
+from ...containers.modes import is_called
+from ...containers.rows import sampling_period
+from ...estimators._stream_batches import stops
+from ...federation.atomic import write_whole
+from ...server.watching.incidents import UNDECIDED
+from .loop import now_told, say
+
+_AGAIN = 30.0  # seconds before a report is written again
+_SHOWN = 300  # rows of the picture
+_LISTED = 200  # incidents on the page
+
+
+class Pages:
+    """The page of a watch and its reports; that they cannot be written does not stop the watch."""
+
+    def __init__(self, watch, settings):
+        self._watch, self._settings = watch, settings
+        self._pages = watch.reports  # that were written
+        self._due: dict = {}  # incidents whose reports are not up to date
+        self._reported: dict = {}  # when a report was written last
+        self._written = -inf
+        self._draws = find_spec("matplotlib") is not None
+        if self._draws:
+            import_module("matplotlib.figure")  # which takes longer than a page may wait
+        watch.on_events.append(self.take)
+        watch.on_tick.append(self.tick)
+
+    def take(self, changed):
+        """Write the page with incidents that are new or revised, and reports on them when they are due."""
+        self._due |= {self._watch.incidents.name_of(row["detected"]): row for row in changed.to_dict("records")}
+        self.write()
+
+    def tick(self, everything=False):
+        """Write what is due: pictures take longer than the page may wait, and are not drawn again within a while."""
+        now = time.monotonic()
+        for name, row in list(self._due.items()):
+            if everything or now - self._reported.get(name, -inf) >= _AGAIN:
+                self._reported[name] = now
+                del self._due[name]
+                self._report(name, row)
+        if everything or now - self._written >= self._settings.refresh:
+            self.write()
+
+    def write(self):
+        """Write the page."""
+        self._written = time.monotonic()
+        try:
+            write_whole(self._settings.page, self._page().encode(), shared=True)
+        except OSError as error:
+            say(f"The page {self._settings.page} was not written ({error.strerror or error}).")
+
+    def _report(self, name, row):
+        """Write the report on an incident beside the page, with a picture where its rows are still there."""
+        if name not in self._watch.incidents.known:  # a repeat of another by now
+            return
+        page = self._settings.page
+        path = self._pages.get(name, page.with_name(f"{page.stem}-{len(self._pages) + 1}.html"))
+        try:
+            shown = self._shown(row["start"]) if self._draws else None
+            self._watch.detector.report(pd.Series(row), path, X=shown)
+            self._pages[name] = path
+        except (TypeError, ValueError, OSError) as error:
+            say(f"{path.name} was not written: {error}")
+
+    def _shown(self, start):
+        """The last rows with the columns of the plant, None where they do not reach back to a time."""
+        modes = list(self._watch.plant.words)
+        numbers = [name for name in self._watch.detector.layout_.columns if not any(is_called(name, m) for m in modes)]
+        columns = [*numbers, *modes]
+        batches = [batch.loc[:, ~batch.columns.duplicated()].reindex(columns=columns) for batch in self._watch.last]
+        if not batches:
+            return None
+        rows = pd.concat(batches)
+        rows[numbers] = rows[numbers].apply(pd.to_numeric, errors="coerce").replace([inf, -inf], nan)
+        if not isinstance(rows.index, pd.DatetimeIndex):
+            return None
+        rows = rows[~rows.index.duplicated()].sort_index()[-_SHOWN:]
+        parts = stops(rows, sampling_period(rows.index))
+        rows = rows[-parts[-1] :] if parts else rows
+        return rows if len(rows) and rows.index[0] <= start else None
+
+    def _page(self):
+        from ...reports.page import Page
+
+        page, watch = Page("Watch of the plant"), self._watch
+        alarms, incidents = watch.detector.alarms_, watch.incidents
+        page.lead(summary(watch))
+        share = f"in alarm {alarms['in_alarm']:.1%} of the time"
+        page.text(f"{watch.counts['rows']} rows so far, {alarms['n_alarms']} alarms, {share}.")
+        last = "No row has come yet." if watch.last_time is None else f"The last row is of {watch.last_time}."
+        page.text(last, f"This page is of {now_told()}.", watch.problem and f"Note: {watch.problem}.")
+        rows = list(reversed(incidents.known.items()))[:_LISTED]
+        page.heading("Incidents").table(pd.DataFrame([_in_words(row) for _, row in rows]), empty="None.")
+        page.links({f"Report on {row['start']}": self._pages[name].name for name, row in rows if name in self._pages})
+        refresh = f'<meta http-equiv="refresh" content="{self._settings.refresh:g}">'
+        return page.html().replace('<meta charset="utf-8">', f'<meta charset="utf-8">{refresh}', 1)
+
+
+def summary(watch):
+    """Sentence to read if there is time for only one."""
+    if watch.counts["rows"] == 0:
+        return "No rows have come yet: nothing is known of the plant."
+    if watch.is_quiet:
+        return f"No rows since {in_time(watch.age)}: nothing is known of the plant now."
+    unseen = watch.incidents.unseen
+    if not unseen:
+        return "Nothing is out of the ordinary now."
+    running = [row for row in unseen if row["end"] is None]
+    if not running:
+        return f"{len(unseen)} incident{'s' * (len(unseen) > 1)} that nobody has acknowledged; none goes on now."
+    named = list(dict.fromkeys(row["root"] for row in running if row["root"] != UNDECIDED))
+    return f"Incident: it began in {', '.join(named)}." if named else "Incident; where it began is undecided yet."
+
+
+def in_time(seconds):
+    """A length of time in words."""
+    for size, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def _in_words(row):
+    """An incident as a reader asks for it: where, since when, until when, who has seen it."""
+    told = {"root": row["root"], "began": row["start"], "ended": row["end"] or "goes on", "kind": row["kind"]}
+    told |= {"probability": f"{row['probability']:.0%}", "repeats": len(row["repeats"])}
+    return told | {"seen by": row["seen"]["by"] if "seen" in row else ""}

@@ -1,0 +1,257 @@
+"""Settings of a watch, checked whole before the first row."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from ...historian.fixes import read_fixes
+from ...sites.settings import SettingProblems, SettingsError, check_numbers, read_section, read_settings_file
+from ...streams.sources import SourceOptions, check_address
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+_SHORTEST = 16  # letters of a token
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """The section [source]: what the address does not say."""
+
+    user: str | None = None
+    password_file: Path | None = None
+    password_env: str = ""
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    version: int = 4
+    name: str = "skfedcausal-watch"
+    table: str = "plant"
+    order: str | None = None
+    time: str = "time"
+    nodes: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        _check_files(self, "ca", "certificate", "key")
+        if self.version not in (4, 5):
+            raise SettingProblems([("version", f"{self.version}; give 4 (MQTT 3.1.1) or 5.")])
+
+    @property
+    def tls(self):
+        """Paths of certificates, those that are given."""
+        paths = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
+        return {name: str(path) for name, path in paths.items() if path is not None}
+
+
+@dataclass(frozen=True)
+class MailSettings:
+    """The section [mail]."""
+
+    server: str  # "host:587"
+    to: tuple
+    sender: str
+    user: str | None = None
+    password_file: Path | None = None
+    password_env: str = ""
+    tls: bool = True
+
+
+@dataclass(frozen=True)
+class SyslogSettings:
+    """The section [syslog]: messages in the Common Event Format."""
+
+    server: str = "127.0.0.1:514"
+    tcp: bool = False
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """The section [table]: a table of a database that incidents are added to."""
+
+    url: str
+    name: str = "incidents"
+    user: str | None = None
+    password_file: Path | None = None
+    password_env: str = ""
+
+
+@dataclass(frozen=True)
+class PublishSettings:
+    """The section [publish]: a topic of a broker."""
+
+    url: str
+    user: str | None = None
+    password_file: Path | None = None
+    password_env: str = ""
+    ca: Path | None = None
+
+
+@dataclass(frozen=True)
+class LiveSettings:
+    """The section [live]: the page of a server of its own."""
+
+    host: str = "127.0.0.1"
+    port: int = 8420
+    token_file: Path | None = None
+
+    def __post_init__(self):
+        if self.token_file is None and self.host not in _LOCAL:
+            raise SettingProblems([("host", f"{self.host!r}; others may look with a token only: give `token_file`.")])
+
+    @property
+    def token(self):
+        """What others have to show; empty where only this machine may look."""
+        return "" if self.token_file is None else secret_of(self, "token")
+
+
+@dataclass(frozen=True)
+class WatchSettings:
+    """Settings of the section [watch], see the user guide."""
+
+    nominal: Path
+    source: str
+    page: Path = Path("watch.html")
+    state: Path = Path("watch.state")
+    log: Path | None = None
+    refresh: float = 5.0
+    wait: float | None = None
+    false_alarms: float | str = 1e-3
+    inputs: tuple = ()
+    mode: str | None = None
+    units: tuple | str = ()
+    fix: tuple | str = ()
+    drop: tuple | str = ()
+    tz: str | None = None
+    webhook: str = ""
+    until: Literal["end", "alarm"] = "end"
+
+    def __post_init__(self):
+        check_numbers(self, {"refresh": (0, False), "wait": (0, True)})
+        problems = []
+        try:
+            check_address(self.source)
+        except ValueError as error:
+            problems.append(("source", str(error)))
+        if self.until not in ("end", "alarm"):
+            problems.append(("until", f"{self.until!r}; give 'end' or 'alarm'."))
+        if self.webhook and not (
+            urlsplit(self.webhook).scheme in ("http", "https") and urlsplit(self.webhook).hostname
+        ):
+            problems.append(("webhook", f"{self.webhook!r} is no address; give 'http://host/path'."))
+        if not self.nominal.is_file():
+            problems.append(("nominal", f"{str(self.nominal)!r}: there is no such file."))
+        try:
+            if self.tz is not None:
+                ZoneInfo(self.tz)
+        except (ZoneInfoNotFoundError, ValueError):
+            problems.append(("tz", f"{self.tz!r} is no time zone; give its name, such as 'Europe/Berlin'."))
+        try:
+            read_fixes(self.fix)
+        except ValueError as error:
+            problems.append(("fix", str(error)))
+        if problems:
+            raise SettingProblems(problems)
+
+    @property
+    def is_named(self):
+        """Whether names of columns are read as other commands read them: by a pattern, or with something put right."""
+        return bool(isinstance(self.units, str) or self.fix or self.drop)
+
+
+@dataclass(frozen=True)
+class AllSettings:
+    """The sections of a file; None for those that are not there."""
+
+    watch: WatchSettings
+    source: SourceSettings
+    mail: MailSettings | None
+    syslog: SyslogSettings | None
+    table: TableSettings | None
+    publish: PublishSettings | None
+    live: LiveSettings | None
+
+    def options(self, names, words):
+        """What the source is told beside its address."""
+        watch, source = self.watch, self.source
+        return SourceOptions(
+            user=source.user,
+            password=secret_of(source),
+            tls=source.tls,
+            version=source.version,
+            name=source.name,
+            table=source.table,
+            order=source.order,
+            time=source.time,
+            nodes=source.nodes,
+            units=() if isinstance(watch.units, str) else watch.units,
+            names=names,
+            words=tuple(words),
+            wait=watch.wait,
+        )
+
+
+_SECTIONS = {
+    "mail": MailSettings,
+    "syslog": SyslogSettings,
+    "table": TableSettings,
+    "publish": PublishSettings,
+    "live": LiveSettings,
+}
+
+
+def read_settings(path):
+    """All settings of a file; SettingsError with all that is wrong, by line and key."""
+    everything, folder, wrong = read_settings_file(path), Path(path).resolve().parent, []
+
+    def section(name, declared, **more):
+        try:
+            return read_section(everything, path, name, declared, **more)
+        except SettingsError as error:
+            wrong.append(str(error))
+            return None
+
+    unknown = sorted(everything.keys() - {"watch", "source", *_SECTIONS})
+    if unknown:
+        wrong.append(f"{path}: unknown sections {unknown}; known are {['watch', 'source', *_SECTIONS]}.")
+    watch = section("watch", WatchSettings, page=folder / "watch.html", state=folder / "watch.state")
+    source = section("source", SourceSettings) if "source" in everything else SourceSettings()
+    others = {name: section(name, kind) if name in everything else None for name, kind in _SECTIONS.items()}
+    parts = [*others.values(), source]
+    for part in parts:
+        for what in ("password", "token"):
+            try:
+                secret_of(part, what)
+            except SettingsError as error:
+                wrong.append(f"{path}: {error}")
+    if watch is not None and source is not None:
+        try:
+            check_address(watch.source, source)
+        except ValueError as error:
+            wrong.append(f"{path}, [source]: {error}")
+    if wrong:
+        raise SettingsError("\n".join(wrong))
+    return AllSettings(watch, source, **others)
+
+
+def secret_of(part, what="password"):
+    """The secret that a section names, from a file or the environment; None where it names none."""
+    path, name = getattr(part, f"{what}_file", None), getattr(part, f"{what}_env", "")
+    if path is not None:
+        try:
+            secret = path.read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise SettingsError(f"{what}_file: {path} cannot be read ({error.strerror}).") from None
+        if what == "token" and len(secret) < _SHORTEST:
+            raise SettingsError(f"token_file: the token has {len(secret)} letters; give {_SHORTEST} at least.")
+        return secret
+    if name and name not in os.environ:
+        raise SettingsError(f"{what}_env: there is no environment variable {name!r}.")
+    return os.environ[name] if name else None
+
+
+def _check_files(settings, *names):
+    missing = [(name, getattr(settings, name)) for name in names if getattr(settings, name) is not None]
+    problems = [(name, f"{str(path)!r}: there is no such file.") for name, path in missing if not path.is_file()]
+    if problems:
+        raise SettingProblems(problems)

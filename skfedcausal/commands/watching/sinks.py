@@ -1,0 +1,274 @@
+"""Those who are told of incidents: each a function of an event, and the queue on disk that it is told from."""
+
+import json
+import os
+import smtplib
+import socket
+import sys
+import threading
+import urllib.error
+import urllib.request
+from email.message import EmailMessage
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from ..._version import __version__
+from ...federation.atomic import make_folder, write_whole
+from ...optional import import_optional
+from .events import as_json
+
+_PATIENCE = 5.0  # seconds of a call
+_AGAIN, _LONGEST = 1.0, 60.0  # seconds until a call is tried again: twice as long each time, up to the second
+_FACILITY = 16 * 8  # local use 0
+_SEVERITY = {"alert": 1, "notice": 5}
+
+
+def to_print(event):
+    """Print an event as a line of JSON."""
+    print(as_json(event), flush=True)
+
+
+def to_file(path):
+    """A file that gets a line of JSON for each event."""
+
+    def tell(event):
+        line = as_json(event).encode() + b"\n"
+        make_folder(path.parent, shared=True)
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            end = os.lseek(file, 0, os.SEEK_END)
+            torn = end and os.pread(file, 1, end - 1) != b"\n"  # of a watch that was killed
+            os.write(file, b"\n" + line if torn else line)
+        finally:
+            os.close(file)
+
+    return tell
+
+
+def to_webhook(url):
+    """An address that gets each event as JSON by POST; the id of the event is its Idempotency-Key."""
+
+    def tell(event):
+        head = {"Content-Type": "application/json", "Idempotency-Key": event["id"]}
+        request = urllib.request.Request(url, as_json(event).encode(), head)
+        urllib.request.urlopen(request, timeout=_PATIENCE).close()
+
+    return tell
+
+
+def answers(url):
+    """Whether somebody is at an address of the web, in words; empty if so."""
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, method="OPTIONS"), timeout=_PATIENCE).close()
+    except urllib.error.HTTPError as error:
+        error.close()  # somebody answered
+    except (urllib.error.URLError, OSError) as error:
+        return str(getattr(error, "reason", error))
+    return ""
+
+
+def to_mail(settings, password):
+    """Mail for each event."""
+    host, _, port = settings.server.partition(":")
+
+    def tell(event):
+        message = EmailMessage()
+        message["From"], message["To"] = settings.sender, ", ".join(settings.to)
+        message["Subject"] = in_words(event)
+        message.set_content(json.dumps(event, indent=2, allow_nan=False))
+        with smtplib.SMTP(host, int(port or 25), timeout=_PATIENCE) as server:
+            if settings.tls:
+                server.starttls()
+            if settings.user is not None:
+                server.login(settings.user, password or "")
+            server.send_message(message)
+
+    return tell
+
+
+def to_syslog(settings):
+    """A collector that gets each event in the Common Event Format, in a message of RFC 5424."""
+    host, _, port = settings.server.partition(":")
+    kind = socket.SOCK_STREAM if settings.tcp else socket.SOCK_DGRAM
+
+    def tell(event):
+        level = _SEVERITY["alert" if event["end"] is None else "notice"]
+        head = f"<{_FACILITY + level}>1 {event['detected']} {socket.gethostname()} skfedcausal - - - "
+        with socket.socket(socket.AF_INET, kind) as wire:
+            wire.settimeout(_PATIENCE)
+            wire.connect((host, int(port or 514)))
+            wire.sendall((head + in_cef(event) + ("\n" if settings.tcp else "")).encode())
+
+    return tell
+
+
+def in_cef(event):
+    """An event in the Common Event Format."""
+    head = ["CEF:0", "skfedcausal", "watch", __version__, _head(event["kind"]), _head(in_words(event)), "8"]
+    more = {"externalId": event["id"], "start": event["start"], "end": event["end"], "cs1Label": "root"}
+    more |= {"cs1": event["root"], "cfp1Label": "probability", "cfp1": event["probability"]}
+    return "|".join([*head, " ".join(f"{key}={_value(value)}" for key, value in more.items() if value is not None)])
+
+
+def _head(text):
+    return str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+
+def _value(text):
+    return str(text).replace("\\", "\\\\").replace("=", "\\=").replace("\n", "\\n")
+
+
+def to_table(settings, password):
+    """A table of a database with a row for each event."""
+    sql = import_optional("sqlalchemy", "sql", "A table of incidents")
+    url = sql.engine.make_url(settings.url)
+    if settings.user or password:
+        url = url.set(username=settings.user or url.username, password=password)
+    engine = sql.create_engine(url, pool_pre_ping=True)
+    words = ("incident", "start", "detected", "end", "root", "kind", "document")
+    columns = [sql.Column(name, sql.Text) for name in words]
+    number = sql.Column("probability", sql.Float)
+    table = sql.Table(
+        settings.name, sql.MetaData(), sql.Column("id", sql.String(80), primary_key=True), number, *columns
+    )
+
+    def tell(event):
+        row = {name: str(event[name]) for name in words if event.get(name) is not None}
+        row |= {"id": event["id"], "probability": event["probability"], "document": as_json(event)}
+        try:
+            with engine.begin() as connection:
+                table.create(connection, checkfirst=True)
+                connection.execute(table.delete().where(table.c.id == event["id"]))
+                connection.execute(table.insert().values(row))
+        except sql.exc.SQLAlchemyError as error:
+            raise OSError(str(getattr(error, "orig", None) or error).partition("\n")[0]) from None
+
+    return tell
+
+
+def to_broker(settings, password):
+    """A topic of a broker that gets each event as JSON."""
+    publish = import_optional("paho.mqtt.publish", "mqtt", "To publish incidents")
+    parts = urlsplit(settings.url)
+    secure = parts.scheme == "mqtts"
+    user = settings.user or parts.username
+    about = {
+        "hostname": parts.hostname,
+        "port": parts.port or (8883 if secure else 1883),
+        "auth": None if user is None else {"username": user, "password": password},
+        "tls": {"ca_certs": None if settings.ca is None else str(settings.ca)} if secure else None,
+    }
+
+    def tell(event):
+        try:
+            publish.single(parts.path.lstrip("/"), as_json(event), qos=1, **about)
+        except ValueError as error:
+            raise OSError(str(error)) from None
+        except Exception as error:
+            if type(error).__module__.startswith("paho"):
+                raise OSError(str(error)) from None
+            raise
+
+    return tell
+
+
+def in_words(event):
+    """An event as the title of a message."""
+    where = f"began in {event['root']}" if event["root"] != "undecided" else "began nobody knows where yet"
+    ended = "" if event["end"] is None else f", ended {event['end']}"
+    return f"Incident at {event['start']}: {where}{ended}"
+
+
+class Outbox:
+    """Events on their way to one who may be away: kept as files, in order, and told by a thread until they are taken.
+
+    Parameters
+    ----------
+    name : str
+        Who is told, in words.
+    tell : callable
+        Tells an event; OSError if that fails.
+    folder : Path
+        Where events wait.
+    """
+
+    def __init__(self, name, tell, folder):
+        self.name, self._tell, self._folder = name, tell, Path(folder)
+        self._unsaved: dict[str, dict] = {}  # events for which there was no room on disk
+        self._due, self._closing = threading.Event(), threading.Event()
+        self._sent = 0
+        self._failed = ""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._number = max([0, *(int(path.name.partition("-")[0]) for path in self._waiting())])
+
+    def start(self):
+        """Begin to tell."""
+        self._thread.start()
+        self._due.set()
+
+    def __call__(self, event):
+        """Put an event into the queue."""
+        if any(path.name.endswith(_file_end(event)) for path in self._waiting()):
+            return
+        self._number += 1
+        try:
+            make_folder(self._folder)
+            write_whole(self._folder / f"{self._number:09d}{_file_end(event)}", as_json(event).encode())
+        except OSError:
+            self._unsaved[event["id"]] = event
+        self._due.set()
+
+    @property
+    def state(self):
+        """How many were told, how many wait, and why."""
+        return {"told": self._sent, "waiting": len(self._waiting()) + len(self._unsaved), "problem": self._failed}
+
+    def close(self, patience):
+        """Tell what waits, for some seconds at most."""
+        self._closing.set()
+        self._due.set()
+        self._thread.join(patience)
+
+    def _waiting(self):
+        return sorted(self._folder.glob("*.json")) if self._folder.is_dir() else []
+
+    def _run(self):
+        pause = _AGAIN
+        while True:
+            self._due.wait(_LONGEST)
+            self._due.clear()
+            while not self._all_told():
+                if self._closing.is_set():
+                    return
+                self._due.wait(pause)
+                self._due.clear()
+                pause = min(2 * pause, _LONGEST)
+            pause = _AGAIN
+            if self._closing.is_set():
+                return
+
+    def _all_told(self):
+        """Tell what waits; whether all was taken."""
+        try:
+            for path in self._waiting():
+                self._tell(json.loads(path.read_bytes()))
+                path.unlink()
+                self._sent += 1
+            for name, event in list(self._unsaved.items()):
+                self._tell(event)
+                del self._unsaved[name]
+                self._sent += 1
+        except Exception as error:  # whoever is told must not end the watch; it is said, and tried again
+            if not self._failed:
+                print(
+                    f"Note: the {self.name} did not take an incident ({error}); it is told again later.",
+                    file=sys.stderr,
+                )
+            self._failed = f"{type(error).__name__}: {error}"
+            return False
+        self._failed = ""
+        return True
+
+
+def _file_end(event):
+    return f"-{quote(event['id'], safe='')}.json"

@@ -1,0 +1,159 @@
+"""A table of a database that grows: its new rows in the order of a column that only grows."""
+
+import time
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+
+from ..callers import warn
+from ..containers.layout import listed
+from ..estimators._stream_batches import StreamWarning
+from ..optional import import_optional
+from .cells import Stamps, number_of
+from .clock import Clock
+
+_AT_ONCE = 5000  # rows of a look
+_POLL = 1.0  # seconds between two looks
+
+
+def follow_table(url, table, *, time="time", order=None, wait=None, poll=_POLL, words=(), tz=None, clock=None):
+    """Follow a table of a database to which a program adds rows.
+
+    Parameters
+    ----------
+    url : str or sqlalchemy.URL
+        As SQLAlchemy has it: ``"sqlite:///live.db"``, ``"postgresql+psycopg://user@host/plant"``,
+        ``"mssql+pyodbc://..."``.
+    table : str
+        Table, or view, with one row for each time; ``schema.table`` too.
+    time : str, default="time"
+        Column of the times.
+    order : str, default=None
+        Column that is larger in every new row, such as a number that the database gives; None: the times.
+    wait : float, default=None
+        Seconds without a new row after which the stream ends; None: never.
+    poll : float, default=1.0
+        Seconds between two looks.
+    words, tz, clock
+        As in :func:`follow_csv`.
+
+    Yields
+    ------
+    DataFrame
+        The next rows. That the database does not answer is named by a StreamWarning, and it is asked again.
+
+    Raises
+    ------
+    ImportError
+        Without SQLAlchemy (extra ``sql``).
+    ConnectionError
+        If the database cannot be reached when the stream begins, or has no such table or column.
+
+    Examples
+    --------
+    >>> import pandas as pd, sqlalchemy as sql                              # doctest: +SKIP
+    >>> for batch in follow_table("sqlite:///live.db", "plant", wait=10):   # doctest: +SKIP
+    ...     detector.update(batch)
+    """
+    clock = Clock() if clock is None else clock
+    rows = table_rows(Table(url, table, time, order), Stamps(tz), wait=wait, poll=poll, words=words)
+    for _, frame in rows:
+        if frame is not None and (given := clock.take(frame)) is not None:
+            yield given
+
+
+class Table:
+    """A table that grows, as it is asked for rows after a place."""
+
+    def __init__(self, url, table, time="time", order=None):
+        self._sql = import_optional("sqlalchemy", "sql", "A stream from a database")
+        self.name, self.time, self.order = table, time, order or time
+        schema, _, name = table.rpartition(".")
+        self._engine = self._sql.create_engine(url, pool_pre_ping=True)
+        try:
+            with self._engine.connect() as connection:
+                about = self._sql.MetaData()
+                self._table = self._sql.Table(name, about, schema=schema or None, autoload_with=connection)
+        except self._sql.exc.SQLAlchemyError as error:
+            raise ConnectionError(
+                f"The table {table!r} of {self.where} cannot be read: {_first_line(error)}."
+            ) from None
+        missing = [column for column in dict.fromkeys((self.time, self.order)) if column not in self._table.c]
+        if missing:
+            known = listed(list(self._table.c.keys()), 8)
+            raise ConnectionError(f"The table {table!r} has no column {listed(missing)}; it has {known}.")
+
+    @property
+    def where(self):
+        """The database, without a password."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    def after(self, place):
+        """Names of the columns, and the next rows after a place, in order; all from the first on after None."""
+        order = self._table.c[self.order]
+        if isinstance(place, str) and order.type.python_type is datetime:  # as it was kept in a file
+            place = datetime.fromisoformat(place)
+        query = self._sql.select(self._table).order_by(order).limit(_AT_ONCE)
+        with self._engine.connect() as connection:
+            found = connection.execute(query if place is None else query.where(order > place))
+            return list(found.keys()), [tuple(row) for row in found]
+
+    def close(self):
+        """Let go of the database."""
+        self._engine.dispose()
+
+    @property
+    def failure(self):
+        """What is raised when the database does not answer."""
+        return self._sql.exc.SQLAlchemyError
+
+
+def table_rows(table, stamps, *, wait=None, poll=_POLL, words=(), place=None):
+    """Rows as they come, each batch with the place after it; None where nothing is new."""
+    last = time.monotonic()
+    try:
+        while True:
+            try:
+                names, rows = table.after(None if place is None else place["after"])
+            except table.failure as error:
+                _warn(f"{table.where} does not answer ({_first_line(error)})")
+                rows = []
+            if rows:
+                last, at = time.monotonic(), names.index(table.order)
+                place = {"after": rows[-1][at]}
+                frame = _frame(names, rows, table, stamps, words)
+                yield place, frame if len(frame) else None
+                continue
+            yield None, None
+            if wait is not None and time.monotonic() - last >= wait:
+                return
+            time.sleep(poll if wait is None else min(poll, max(wait / 4, 0.01)))
+    finally:
+        table.close()
+
+
+def _frame(names, rows, table, stamps, words):
+    """Rows of the database as numbers by their times; the column of their order is none of the plant."""
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    index = stamps.read(columns.pop(table.time))
+    columns.pop(table.order, None)
+    frame = pd.DataFrame(
+        {
+            name: list(cells) if name in words else [number_of(cell) for cell in cells]
+            for name, cells in columns.items()
+        },
+        index=index,
+    )
+    n_lost = int(np.count_nonzero(frame.index.isna()))
+    if n_lost:
+        _warn(f"{n_lost} rows of {table.name} have no time: left out")
+    return frame[frame.index.notna()]
+
+
+def _first_line(error):
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0].rstrip(".")
+
+
+def _warn(text):
+    warn(f"{text}. The watch goes on.", StreamWarning)

@@ -1,0 +1,75 @@
+"""Parts of rows that come one by one, put together by their times."""
+
+import time
+
+import numpy as np
+import pandas as pd
+
+
+class Parts:
+    """Parts of rows by their times; a row is whole when all that is needed has come, or it has waited long enough.
+
+    Parameters
+    ----------
+    needed : collection of str or None
+        Who has a part in every row; None: every part is a whole row.
+    patience : float
+        Seconds that a row waits for the rest of it.
+    held : bool, default=False
+        Whether what is missing from a row is as it was in the row before, as of sources that tell changes only.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.streams.parts import Parts
+    >>> parts, now = Parts(["mill", "kiln"], 60.0), pd.Timestamp("2026-01-01")
+    >>> parts.add(now, {"mill"}, {"mill__power": 1.5})
+    >>> parts.ready() is None
+    True
+    >>> parts.add(now, {"kiln"}, {"kiln__heat": 7.0})
+    >>> parts.ready().to_dict("records")
+    [{'mill__power': 1.5, 'kiln__heat': 7.0}]
+    """
+
+    def __init__(self, needed, patience, held=False):
+        self._needed, self._patience = None if needed is None else frozenset(needed), patience
+        self._last: dict | None = {} if held else None
+        self._names: pd.Index | None = None  # of the columns of the last table
+        self._parts: dict[pd.Timestamp, tuple] = {}  # columns, who told them, and when the first came
+
+    def __len__(self):
+        return len(self._parts)
+
+    def add(self, moment, who, columns):
+        """Take in a part of the row of a moment."""
+        before, others, since = self._parts.get(moment, ({}, frozenset(), time.monotonic()))
+        self._parts[moment] = before | columns, others | frozenset(who), since
+
+    def ready(self, everything=False):
+        """Rows that are whole, or have waited long enough, up to the first that is not; None if there are none."""
+        now, moments = time.monotonic(), []
+        for moment in sorted(self._parts):
+            _, who, since = self._parts[moment]
+            whole = self._needed is None or self._needed <= who
+            if not (whole or everything or now - since >= self._patience):
+                break
+            moments.append(moment)
+        if not moments:
+            return None
+        rows = [self._parts.pop(moment)[0] for moment in moments]
+        if self._last is not None:
+            for k, row in enumerate(rows):
+                self._last = rows[k] = self._last | row
+        return self._table(rows, pd.DatetimeIndex(moments))
+
+    def _table(self, rows, index):
+        """Rows as a table; of numbers under the same names it is made sooner."""
+        names = list(rows[0])
+        if any(list(row) != names for row in rows):
+            return pd.DataFrame(rows, index=index)
+        if self._names is None or self._names.tolist() != names:
+            self._names = pd.Index(names)
+        values = [list(row.values()) for row in rows]
+        if all(type(value) is float for row in values for value in row):
+            return pd.DataFrame(np.array(values), index=index, columns=self._names)
+        return pd.DataFrame(values, index=index, columns=self._names)

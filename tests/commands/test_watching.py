@@ -1,0 +1,370 @@
+"""A watch that runs for a year: nothing from outside ends it, it tells first, and it remembers."""
+
+import json
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.chaos import chaos
+from skfedcausal.commands.watch import main as watch_command
+from skfedcausal.commands.watching.batches import as_frame, as_record
+from skfedcausal.commands.watching.events import as_json
+from skfedcausal.commands.watching.journal import Journal, StateError
+from skfedcausal.commands.watching.settings import MailSettings, SyslogSettings, TableSettings, read_settings
+from skfedcausal.commands.watching.sinks import Outbox, in_cef, to_file, to_mail, to_syslog, to_table
+from skfedcausal.sites.settings import SettingsError
+
+from .watching import FAULT, plant, until, watch_of
+
+pytestmark = [pytest.mark.medium, pytest.mark.filterwarnings("ignore")]
+
+EVENT = {
+    "id": "2026-01-02T03:30:00Z/1", "incident": "2026-01-02T03:30:00Z", "start": "2026-01-02T03:30:00Z",
+    "detected": "2026-01-02T03:31:00Z", "end": None, "root": "mill|a=b", "probability": 0.9, "kind": "fault",
+    "repeats": [],
+}  # fmt: skip
+
+
+def strict(text):
+    """JSON as RFC 8259 has it: NaN and Infinity are none."""
+
+    def refuse(word):
+        raise ValueError(word)
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def fed(watch, rows, size=1):
+    for k in range(0, len(rows), size):
+        watch.take(rows[k : k + size])
+        watch.tick()
+
+
+# --- state ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_watch_that_is_begun_again_tells_what_one_that_went_on_tells(tmp_path, size):
+    """At any row, with the rows of its journal alone, or after the state was kept."""
+    live, still, told = plant()[2], [], []
+    fed(watch_of(tmp_path / "still", [still.append]), live, size)
+    rng = np.random.default_rng(size)
+    ends = sorted(rng.choice(np.arange(size, len(live), size), 12, replace=False).tolist())
+    for k, (begin, end) in enumerate(zip([0, *ends], [*ends, len(live)], strict=True)):
+        watch = watch_of(tmp_path / "killed", [told.append])
+        fed(watch, live[begin:end], size)
+        if k % 3 == 1:
+            watch.keep()
+    assert len(still) > 2
+    assert told == still
+    assert told[0]["root"] == "unit0"
+    assert watch.counts["rows"] == len(live)
+
+
+def test_what_was_told_is_not_told_again_and_what_was_not_is(tmp_path):
+    """A watch that ends between the alarm and the note of it tells once more, with the same id."""
+    live, told = plant()[2], []
+    watch = watch_of(tmp_path, [told.append])
+    fed(watch, live[: FAULT + 5])
+    records = (tmp_path / "rows-000000001.jsonl").read_text().splitlines()
+    assert sum("told" in line for line in records) == len(told) > 0
+    watch_of(tmp_path, [told.append])
+    assert len({event["id"] for event in told}) == len(told)
+    kept = [line for line in records if '"told"' not in line]
+    last = max(tmp_path.glob("rows-*.jsonl"), default=tmp_path / "rows-000000002.jsonl")
+    assert kept
+    assert not last.exists() or last.stat().st_size == 0
+
+
+def test_an_acknowledged_incident_is_acknowledged_after_a_restart(tmp_path):
+    live = plant()[2]
+    watch = watch_of(tmp_path, [])
+    fed(watch, live[: FAULT + 20])
+    name = next(iter(watch.incidents.known))
+    watch.asked.put((name, "Ada", "valve", "2026-01-02T00:00:00Z"))
+    watch.tick()
+    assert watch_of(tmp_path, []).incidents.known[name]["seen"]["comment"] == "valve"
+
+
+def test_a_record_that_was_not_written_to_its_end_did_not_happen(tmp_path):
+    journal = Journal(tmp_path)
+    journal.keep({}, b"")
+    journal.append({"row": 1})
+    journal.close()
+    with (tmp_path / "rows-000000001.jsonl").open("a") as file:
+        file.write('{"row": ')
+    journal.append({"row": 2})
+    assert Journal(tmp_path).read()[2] == [{"row": 1}, {"row": 2}]
+
+
+def test_a_state_of_another_format_is_named(tmp_path):
+    (tmp_path / "state").write_bytes(b'{"format": 99}\n')
+    with pytest.raises(StateError, match="format 99, and this version reads 1"):
+        Journal(tmp_path).read()
+
+
+def test_batches_come_back_as_they_were():
+    frame = pd.DataFrame(
+        {"a__x": [1.5, np.nan], "recipe": ["A", None]}, index=pd.to_datetime(["2026-01-01", "2026-01-02"])
+    )
+    for one in (frame, frame.tz_localize("UTC"), frame.reset_index(drop=True)):
+        pd.testing.assert_frame_equal(
+            as_frame(json.loads(json.dumps(as_record(one))), list(one)), one, check_index_type=False
+        )
+
+
+def test_rows_that_cannot_be_judged_are_left_out_and_the_rest_is_told(tmp_path, monkeypatch):
+    live, told = plant()[2], []
+    watch = watch_of(tmp_path, [told.append])
+    judge = type(watch.detector).update
+
+    def broken(self, batch, **more):
+        if (batch.iloc[:, 0] == live.iloc[50, 0]).any():
+            judge(self, batch, **more)
+            raise RuntimeError("no idea")
+        return judge(self, batch, **more)
+
+    monkeypatch.setattr(type(watch.detector), "update", broken)
+    with pytest.warns(UserWarning, match=r"could not be judged \(RuntimeError: no idea\)"):
+        fed(watch, live)
+    assert watch.counts["rows"] == len(live) - 1
+    assert told[0]["root"] == "unit0"
+    assert watch_of(tmp_path, [told.append]).counts["rows"] == len(live) - 1
+
+
+def test_random_events_do_not_keep_a_fault_from_being_told_once():
+    """The long run, with 60 faults, is ``python -m benchmarks.chaos``."""
+    found = chaos(5, n_rows=4000, n_faults=2, n_events=150)
+    assert found["faults told undisturbed"] == found["told well"] == 2
+    assert found["heard by the alarm system, twice"][1] == 0
+    assert found["kills"] > 5
+
+
+# --- the command ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    _, known, live = plant()
+    known.nominal.to_csv(tmp_path / "nominal.csv", index_label="time")
+    live.to_csv(tmp_path / "live.csv", index_label="time")
+    return tmp_path
+
+
+def settings(folder, more="", source="csv:live.csv"):
+    path = folder / "watch.toml"
+    path.write_text(f'[watch]\nnominal = "nominal.csv"\nsource = "{source}"\nlog = "told.jsonl"\n{more}\n')
+    return path
+
+
+def log(folder):
+    path = folder / "told.jsonl"
+    return [strict(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_tells_what_it_would_have_told(folder, tmp_path_factory):
+    """Kill -9 while rows are written; the long run, 20 kills, is ``python -m benchmarks.kills``."""
+    from benchmarks.kills import killed
+
+    found = killed(folder, tmp_path_factory.mktemp("still"), plant()[2], kills=2, seed=1)
+    assert found["told"] == found["undisturbed"]
+    assert found["twice"] == 0
+
+
+def test_what_is_told_is_strict_json_with_times_that_have_a_zone(folder, capsys):
+    plant()[2][: FAULT + 20].to_csv(folder / "live.csv", index_label="time")
+    assert watch_command([str(settings(folder, "wait = 0.1"))]) == 3
+    events = [strict(line) for line in capsys.readouterr().out.splitlines()]
+    assert events == log(folder)
+    assert events[0]["end"] is None
+    assert all(pd.Timestamp(event["detected"]).tz is not None for event in events)
+    assert watch_command([str(folder / "watch.toml")]) == 3
+    assert not capsys.readouterr().out  # nothing is told twice
+
+
+def test_a_disk_without_room_keeps_nobody_from_being_told(folder):
+    command = [sys.executable, "-m", "skfedcausal", "watch", str(settings(folder, "wait = 0.1"))]
+    done = subprocess.run(["bash", "-c", 'ulimit -f 2; exec "$@"', "x", *command], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    event = strict(done.stdout.splitlines()[0])
+    assert event["root"] == "unit0"
+    assert event["problem"].startswith("the state cannot be kept")
+
+
+def test_the_source_in_the_zone_and_the_names_of_the_plant(folder, capsys):
+    """PI names, local times, a tag to leave out: as the other commands read them."""
+    nominal, live = (pd.read_csv(folder / name, index_col=0, parse_dates=True) for name in ("nominal.csv", "live.csv"))
+    for name, frame in (("nominal.csv", nominal), ("live.csv", live)):
+        frame.columns = [f"SITE1.{column.replace('__', '.')}" for column in frame.columns]
+        frame["SITE1.unit0.counter"] = np.arange(len(frame))
+        frame.to_csv(folder / name, index_label="time", sep=";", decimal=",")
+    more = 'wait = 0.1\nunits = "SITE1.{unit}.{tag}"\ntz = "Europe/Berlin"\ndrop = ["*counter"]\nfix = "all"'
+    assert watch_command([str(settings(folder, more))]) == 3
+    event = strict(capsys.readouterr().out.splitlines()[0])
+    assert event["root"] == "unit0"
+    assert event["detected"].endswith("+01:00")
+    late = pd.Timestamp(event["detected"]).tz_localize(None) - live.index[FAULT]
+    assert pd.Timedelta(0) <= late <= pd.Timedelta("2min")
+
+
+def test_settings_are_checked_whole_with_line_and_key(folder):
+    (folder / "key.txt").write_text("short")
+    path = folder / "watch.toml"
+    path.write_text(
+        '[watch]\nnominal = "none.csv"\nsource = "mqtt://user:hush@broker/plant"\nwebhook = "alarms"\ntz = "Mars"\n\n'
+        '[source]\nversion = 3\n\n[live]\nport = "high"\ncolour = 1\n\n[mail]\nserver = "smtp:25"\n\n[mial]\n'
+    )
+    with pytest.raises(SettingsError) as caught:
+        read_settings(path)
+    text = str(caught.value)
+    for words in ("nominal (line 2)", "source (line 3)", "webhook (line 4)", "tz (line 5)", "version (line 8)",
+                  "`port` is 'high', of the wrong kind (line 11)", "unknown keys 'colour' (line 12)",
+                  "[mail]: give 'to', 'sender' too", "mial"):  # fmt: skip
+        assert words in text
+    assert "hush" not in text
+
+
+def test_it_ends_with_its_state_when_it_is_asked_to(folder):
+    command = [sys.executable, "-m", "skfedcausal", "watch", str(settings(folder))]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert until(lambda: log(folder), 60)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 3
+    assert (folder / "watch.state" / "state").exists()
+
+
+# --- those who are told -----------------------------------------------------------------------------
+
+
+def test_events_wait_on_disk_for_who_is_away(tmp_path):
+    heard, here = [], []
+
+    def tell(event):
+        if not here:
+            raise OSError("away")
+        heard.append(event["id"])
+
+    first = Outbox("webhook", tell, tmp_path)
+    first.start()
+    first(EVENT)
+    first({**EVENT, "id": "b/1"})
+    first.close(5)
+    assert first.state["waiting"] == 2
+    here.append(True)
+    again = Outbox("webhook", tell, tmp_path)
+    again.start()
+    assert until(lambda: heard == [EVENT["id"], "b/1"])
+    again.close(5)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_event_in_the_common_event_format():
+    text = in_cef(EVENT)
+    assert text.startswith("CEF:0|skfedcausal|watch|")
+    assert "|Incident at 2026-01-02T03:30:00Z: began in mill\\|a=b|" in text
+    assert "cs1=mill|a\\=b" in text
+    assert "end=" not in text
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+def test_a_collector_of_syslog(tcp):
+    heard = []
+
+    class Collector(socketserver.BaseRequestHandler):
+        def handle(self):
+            heard.append(self.request.recv(4096) if tcp else self.request[0])
+
+    kind = socketserver.TCPServer if tcp else socketserver.UDPServer
+    with kind(("127.0.0.1", 0), Collector) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        to_syslog(SyslogSettings(f"127.0.0.1:{server.server_address[1]}", tcp))(EVENT)
+        thread.join(5)
+    assert heard[0].startswith(b"<129>1 2026-01-02T03:31:00Z ")
+
+
+def test_a_mail():
+    said = []
+
+    def serve(listener):
+        wire, _ = listener.accept()
+        with wire, wire.makefile("rb") as lines:
+            wire.sendall(b"220 here\r\n")
+            body = False
+            for line in lines:
+                said.append(line.decode())
+                if body and line == b".\r\n":
+                    body = False
+                elif body:
+                    continue
+                elif line.upper().startswith(b"DATA"):
+                    body = True
+                    wire.sendall(b"354 go on\r\n")
+                    continue
+                wire.sendall(b"221 bye\r\n" if line.upper().startswith(b"QUIT") else b"250 ok\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        about = MailSettings(
+            f"127.0.0.1:{listener.getsockname()[1]}", ("a@plant.example",), "watch@plant.example", tls=False
+        )
+        to_mail(about, None)(EVENT)
+        thread.join(5)
+    text = "".join(said)
+    assert "Subject: Incident at 2026-01-02T03:30:00Z: began in mill|a=b" in text
+    assert "To: a@plant.example" in text
+
+
+def test_a_table_of_incidents(tmp_path):
+    sql = pytest.importorskip("sqlalchemy")
+    url = f"sqlite:///{tmp_path / 'told.db'}"
+    tell = to_table(TableSettings(url), None)
+    for event in (EVENT, EVENT, {**EVENT, "id": "b/1", "end": "2026-01-03T00:00:00Z"}):
+        tell(event)
+    with sql.create_engine(url).connect() as connection:
+        rows = connection.execute(sql.text('SELECT id, "end", document FROM incidents ORDER BY id')).all()
+    assert [row[1] for row in rows] == [None, "2026-01-03T00:00:00Z"]
+    assert strict(rows[0][2]) == EVENT
+
+
+def test_a_file_of_lines_goes_on_after_a_line_that_was_torn(tmp_path):
+    path = tmp_path / "told.jsonl"
+    path.write_text('{"id": "a')
+    to_file(path)(EVENT)
+    assert strict(path.read_text().splitlines()[1]) == EVENT
+    with pytest.raises(ValueError, match="Out of range"):
+        as_json({"probability": float("nan")})
+
+
+def test_a_source_that_fails_is_opened_again(folder, monkeypatch):
+    """Whatever is raised, once rows have come; before that it is an error of the settings."""
+    from skfedcausal.commands import watch as command
+
+    real, failed = command.open_source, []
+
+    def failing(*about):
+        source = real(*about)
+
+        def rows():
+            for number, one in enumerate(source.rows):
+                if number == 2 and len(failed) < 2:
+                    failed.append(number)
+                    raise LookupError("cable cut")
+                yield one
+
+        return source._replace(rows=rows())
+
+    monkeypatch.setattr(command, "open_source", failing)
+    monkeypatch.setattr(command, "_AGAIN", 0.0)
+    assert watch_command([str(settings(folder, "wait = 0.1"))]) == 3
+    assert len(failed) == 2
+    assert log(folder)[0]["root"] == "unit0"
