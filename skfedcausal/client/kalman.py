@@ -83,11 +83,11 @@ class KalmanClient(UnitClient):
         Whether each episode has a level of its own. A number of rows has the level of a sensor move as well: what is
         slower than such a period is taken off. "wander" finds the period of sensors that are random walks beside
         their noise, and none where they stay.
-    profile : {"auto"} or None, default="auto"
+    profile : {"auto", "calendar"} or None, default="auto"
         Takes off at home what the times of rows tell, where that pays on stretches of the record left out: the level by
         time of day (and weekend, of two weeks or more) or the year, and up to three seasons that nobody named, which
-        show as sharp lines of the spectrum. Nothing of rows without times, under privacy, or of units that a detector
-        watches.
+        show as sharp lines of the spectrum. "calendar" leaves these out, and is what a detector takes "auto" for: a
+        fault may have a period. Nothing of rows without times, or under privacy.
     initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
         State h in the first row of every episode, for the unit's own filter, predictions, likelihood and
         smoother: of the stationary distribution (where A has none, of the steady errors of prediction around zero),
@@ -189,7 +189,7 @@ class KalmanClient(UnitClient):
         "trend": [StrOptions({"linear", "smooth"}), Interval(Integral, 1, None, closed="left"), None],
         "mode": [str, Integral, "array-like", None],
         "levels": [StrOptions({"episode", "wander"}), Interval(Real, 0, None, closed="neither"), None],
-        "profile": [StrOptions({"auto"}), None],
+        "profile": [StrOptions({"auto", "calendar"}), None],
         "initial": [StrOptions({"stationary", "diffuse"}), tuple],
         "noise_memory": [StrOptions({"auto"}), Real, None],  # which is refused in words of its own
     }

@@ -35,6 +35,7 @@ class StreamState:
     point: OperatingPoint | None = None
     known: list = field(default_factory=list)  # other operating points the plant was at
     followed: Followed = field(default_factory=Followed)
+    slow: Any = None  # SlowState of a plant that is watched for what lasts
     last: Incident | None = None  # the one that began last
     inputs: Any = None  # InputState of a plant with inputs
     modes: Any = None  # Modes of a plant whose inputs tell them
@@ -74,11 +75,11 @@ def taken(server, messages, state):
 
 def take(server, messages, state):
     """Evidence of the next rows, up to the first at which the operating point changes, and incidents they touch."""
-    before = state.monitor, state.averages, state.position, state.inputs, state.noticing
+    before = state.monitor, state.averages, state.position, state.inputs, state.noticing, state.slow
     new = server.evidence(messages, state)
     turn = _followed(server, new, state)
     if turn.row < new.stop:
-        state.monitor, state.averages, state.position, state.inputs, state.noticing = before
+        state.monitor, state.averages, state.position, state.inputs, state.noticing, state.slow = before
         messages = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(messages, state)
     if state.modes is not None and state.position % FOLLOWED == 0:
@@ -238,6 +239,7 @@ def pause(state):
     state.forget_rows()
     _forget_before(state.incidents)
     state.monitor, state.averages, state.incidents, state.followed = MonitorState(), None, [], Followed()
+    state.slow = None
     state.to_learn = None if state.to_learn is None else []
 
 
@@ -309,6 +311,8 @@ def _move(point, state):
         del state.known[forgettable[0]]
     state.forget_rows()
     _forget_before(state.incidents)
+    if point.campaign or state.point.campaign:
+        state.slow = None  # its means are of rows at the other level
     state.point, state.averages, state.incidents = point, None, []
     state.followed, state.drift = Followed(), 0.0
 
