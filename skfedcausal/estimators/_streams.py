@@ -193,9 +193,12 @@ class PlantStream:
         return incident_table(rows)
 
     def _faults(self, changed):
-        """Faults of this episode that hold some of the changed verdicts, as (first row of the episode, verdicts)."""
+        """Faults that hold some of the changed verdicts, or were told to, as (first row of the episode, verdicts)."""
         for first in sorted({first for first, _ in changed}):
-            for fault in self._known[first].of({verdict.detected for start, verdict in changed if start == first}):
+            rows = {first + verdict.detected for start, verdict in changed if start == first}
+            lost = {row for row, told in self._told.items() if rows & {place for place, _ in told["repeats"]}}
+            known = self._known[first]
+            for fault in known.of({row - first for row in rows | lost if row - first in known.verdicts}):
                 yield first, fault
 
     def labels(self, changed):

@@ -39,7 +39,7 @@ from .lasting import (
     window_means,
 )
 from .rarity import ABSENT, ReturnPeriods
-from .thresholds import alarm_runs
+from .thresholds import GAP, alarm_runs
 
 def _places(*kinds):
     """Places of these kinds among those of all clocks."""
@@ -55,6 +55,7 @@ _MOST_PIECES = 6000  # of a nominal record, for longer pieces
 _LONGEST_PIECE = 16
 _LEAST_BLOCKS, _LEAST_BLOCK = 60, 16  # of the nominal record, in rows of a block
 _ALARMING = _places(SHIFT, LOUDER, QUIETER, GIVEN)  # news given others say who it is, not that there is something
+_LOUDEST = 1.05  # times its threshold that a level is at most, so that a louder surprise is another incident
 _STOOD, _FREE = 2.0, 1.5  # a kind counts beyond so many times its mean before, less that
 _HIGHEST_THRESHOLD, _LEAST_THRESHOLD = 12.0, 0.3
 _AT_ONCE = 4096  # rows, a multiple of any piece
@@ -81,7 +82,7 @@ class SlowState(NamedTuple):
 
     states, there : the last rows, scaled, (LAGS, n) and whether they were there
     rows : of the piece that is not whole yet; pieces, counts : sums of the last ones, see :mod:`.lasting`
-    rare : return periods of the last pieces, (n_pieces, N_KINDS, n_units); level : alarm level after the last piece
+    rare : return periods of the last pieces, (n_pieces, N_KINDS, n_units); alarms : the Pulses after them
     """
 
     states: np.ndarray
@@ -90,7 +91,27 @@ class SlowState(NamedTuple):
     pieces: np.ndarray
     counts: np.ndarray
     rare: np.ndarray
+    alarms: "Pulses"
+
+
+class Pulses(NamedTuple):
+    """Alarms of what lasts, which would last as long: each unit raises one for some rows, and again once it was quiet.
+
+    For how many pieces each unit has been quiet, and in alarm since then, (n_units,), and the levels, (n_units,).
+    """
+
+    quiet: np.ndarray
+    age: np.ndarray
     level: np.ndarray
+
+    def after(self, level, threshold, n_rows):
+        """The pulses after the levels of another piece of `n_rows` rows."""
+        over, gap = level > threshold, GAP // n_rows
+        begins = over & (self.quiet >= gap)
+        age = np.where(begins, 0, self.age + 1)
+        quiet = np.where(over, 0, self.quiet + 1)
+        told = over & (age < gap)
+        return Pulses(quiet, age, np.where(told, np.minimum(level, _LOUDEST * threshold), np.minimum(level, threshold)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,12 +180,15 @@ class SlowWatch:
         if len(sums):
             found = model.statistics(pieces, all_counts, len(state.pieces))
             rare = model.by_kind(self.rarity.of(found))
-        levels = np.concatenate([state.level[None], self.news(rare, state.rare)[:, _ALARMING].max(axis=1)])
+        alarms = [state.alarms]
+        for level in self.news(rare, state.rare)[:, _ALARMING].max(axis=1):
+            alarms.append(alarms[-1].after(level, self.threshold, n_rows))
+        levels = np.array([one.level for one in alarms])
         history = np.concatenate([state.rare, rare])
-        shown = np.concatenate([np.full((1, *rare.shape[1:]), ABSENT), history])[-len(levels) :]
+        shown = np.concatenate([np.full((1, *rare.shape[1:]), ABSENT), history])[-len(alarms) :]
         place = (len(state.rows) + np.arange(1, len(x) + 1)) // n_rows
         last = joined[-LAGS:], known[-LAGS:], series[stop:], pieces[-kept:], all_counts[-kept:], history[-kept:]
-        return levels[place], shown[place], SlowState(*last, levels[-1])
+        return levels[place], shown[place], SlowState(*last, alarms[-1])
 
     def before(self, state):
         """Return periods of the rows of the day before a stream goes on, (n_rows, N_KINDS, n_units)."""
@@ -181,7 +205,7 @@ class SlowWatch:
             np.zeros(of_row),
             np.zeros((0, n), dtype=int),
             np.zeros((0, N_KINDS, n_units)),
-            np.zeros(n_units),
+            Pulses(np.full(n_units, GAP), np.full(n_units, GAP), np.zeros(n_units)),
         )
 
 
