@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from ...statespace.episodes import episodes
 from ...statespace.detection.energy import block_sums
@@ -41,6 +42,7 @@ from .lasting import (
 from .rarity import ABSENT, ReturnPeriods
 from .thresholds import GAP, alarm_runs
 
+
 def _places(*kinds):
     """Places of these kinds among those of all clocks."""
     return [len(KINDS) * clock + kind for clock in range(len(CLOCKS)) for kind in kinds]
@@ -62,7 +64,7 @@ _AT_ONCE = 4096  # rows, a multiple of any piece
 
 _BY_ITSELF = _places(SHIFT, LOUDER, QUIETER)  # readings of a fault: sensors of its unit lie, and others saw nothing
 _BY_OTHERS = _places(GIVEN, NEWS, LOUDER_GIVEN, QUIETER_GIVEN)  # or its process moved, and others follow
-_LEFT = 3.0  # return period, log10, below which nothing is left to be explained
+_LEFT = 2.0  # return period, log10, below which nothing is left to be explained
 _PER_LEFT = 0.5 * np.log(10)  # of log probability lost per unit that is left unexplained
 _PER_OWN = 0.5  # gained by what the unit shows itself
 _USUAL = 2.0  # return period of what a unit shows on any day
@@ -80,14 +82,13 @@ _NAMES |= {QUIETER: QUIET, QUIETER_GIVEN: QUIET}
 class SlowState(NamedTuple):
     """Where a stream stands.
 
-    states, there : the last rows, scaled, (LAGS, n) and whether they were there
-    rows : of the piece that is not whole yet; pieces, counts : sums of the last ones, see :mod:`.lasting`
+    states, there : the last rows, from LAGS before the piece on that is not whole yet, and whether they were there
+    pieces, counts : sums of the last pieces, see :mod:`.lasting`
     rare : return periods of the last pieces, (n_pieces, N_KINDS, n_units); alarms : the Pulses after them
     """
 
     states: np.ndarray
     there: np.ndarray
-    rows: np.ndarray
     pieces: np.ndarray
     counts: np.ndarray
     rare: np.ndarray
@@ -104,14 +105,18 @@ class Pulses(NamedTuple):
     age: np.ndarray
     level: np.ndarray
 
-    def after(self, level, threshold, n_rows):
-        """The pulses after the levels of another piece of `n_rows` rows."""
-        over, gap = level > threshold, GAP // n_rows
-        begins = over & (self.quiet >= gap)
-        age = np.where(begins, 0, self.age + 1)
-        quiet = np.where(over, 0, self.quiet + 1)
-        told = over & (age < gap)
-        return Pulses(quiet, age, np.where(told, np.minimum(level, _LOUDEST * threshold), np.minimum(level, threshold)))
+    def after(self, levels, threshold, n_rows):
+        """Levels of further pieces of `n_rows` rows as they are told, (n_pieces, n_units), and the pulses after them."""
+        told, gap = np.minimum(levels, threshold), GAP // n_rows
+        quiet, age, passed = self.quiet, self.age, 0
+        for k in np.flatnonzero((levels > threshold).any(axis=1)).tolist():
+            over, quiet, age = levels[k] > threshold, quiet + (k - passed), age + (k - passed)
+            age = np.where(over & (quiet >= gap), 0, age)
+            loud = np.minimum(levels[k], _LOUDEST * threshold)
+            told[k] = np.where(over & (age < gap), loud, told[k])
+            quiet, age, passed = np.where(over, 0, quiet + 1), age + 1, k + 1
+        rest = len(levels) - passed
+        return told, Pulses(quiet + rest, age + rest, told[-1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,20 +149,15 @@ class SlowWatch:
 
         ABSENT where nothing is known of these, or of that day.
         """
-        before = rare[:0] if before is None else before
-        values = np.concatenate([before, rare])
-        there = values > ABSENT
-        values = np.where(there, values, 0.0)
         last, first = _BEFORE // self.model.n_rows, DAY // self.model.n_rows
-        news = np.full_like(rare, ABSENT)
-        for k in range(len(before), len(values)):
-            day = slice(max(k - first, 0), max(k - last, 0))
-            n_there = there[day].sum(axis=0)
-            stood = values[day].sum(axis=0) / np.maximum(n_there, 1)
-            beyond = rare[k - len(before)] - np.maximum(_STOOD * stood - _FREE, 0.0)
-            known = there[k] & (self.model.n_rows * n_there >= _BEFORE)
-            np.copyto(news[k - len(before)], beyond, where=known)
-        return news
+        empty = np.full((first, *rare.shape[1:]), ABSENT)
+        values = np.concatenate([empty if before is None else np.concatenate([empty, before])[-first:], rare])
+        day = sliding_window_view(values[: len(values) - last], first - last, axis=0)[: len(rare)]
+        there = day > ABSENT
+        n_there = there.sum(axis=-1)
+        stood = np.where(there, day, 0.0).sum(axis=-1) / np.maximum(n_there, 1)
+        known = (rare > ABSENT) & (self.model.n_rows * n_there >= _BEFORE)
+        return np.where(known, rare - np.maximum(_STOOD * stood - _FREE, 0.0), ABSENT)
 
     def rows(self, x, distance, present, state):
         """Alarm levels (n_rows, n_units) and return periods (n_rows, N_KINDS, n_units) of the next rows of an episode.
@@ -170,25 +170,36 @@ class SlowWatch:
         states = np.where(there, self.coordinates.of(x, distance), 0.0)
         state = self._begun(states.shape[1]) if state is None else state
         joined, known = np.concatenate([state.states, states]), np.concatenate([state.there, there])
-        series = model.news.series(lagged_states(joined, np.arange(LAGS, len(joined))), states)
-        whole_past = np.logical_and.reduce([known[k : len(known) - LAGS + k] for k in range(LAGS + 1)])
-        series = np.concatenate([state.rows, np.where(whole_past[:, None], series, np.nan)])
-        stop = len(series) // n_rows * n_rows
-        sums, counts = piece_sums(series[:stop], n_rows)
+        n_waiting = len(state.states) - LAGS
+        stop = (n_waiting + len(x)) // n_rows * n_rows
+        if not stop:
+            after = state._replace(states=joined, there=known)
+            return self._held(state.alarms.level, len(x)), self._held(self._last(state), len(x)), after
+        done = LAGS + stop
+        series = model.news.series(lagged_states(joined, np.arange(LAGS, done)), joined[LAGS:done])
+        if not known[:done].all():
+            whole_past = np.logical_and.reduce([known[k : done - LAGS + k] for k in range(LAGS + 1)])
+            series = np.where(whole_past[:, None], series, np.nan)
+        sums, counts = piece_sums(series, n_rows)
         pieces, all_counts = np.concatenate([state.pieces, sums]), np.concatenate([state.counts, counts])
-        rare = state.rare[:0]
-        if len(sums):
-            found = model.statistics(pieces, all_counts, len(state.pieces))
-            rare = model.by_kind(self.rarity.of(found))
-        alarms = [state.alarms]
-        for level in self.news(rare, state.rare)[:, _ALARMING].max(axis=1):
-            alarms.append(alarms[-1].after(level, self.threshold, n_rows))
-        levels = np.array([one.level for one in alarms])
+        rare = model.by_kind(self.rarity.of(model.statistics(pieces, all_counts, len(state.pieces))))
+        level = self.news(rare, state.rare)[:, _ALARMING].max(axis=1)
+        levels, alarms = state.alarms.after(level, self.threshold, n_rows)
+        levels = np.concatenate([state.alarms.level[None], levels])
+        shown = np.concatenate([self._last(state)[None], rare])
+        place = (n_waiting + np.arange(1, len(x) + 1)) // n_rows
         history = np.concatenate([state.rare, rare])
-        shown = np.concatenate([np.full((1, *rare.shape[1:]), ABSENT), history])[-len(alarms) :]
-        place = (len(state.rows) + np.arange(1, len(x) + 1)) // n_rows
-        last = joined[-LAGS:], known[-LAGS:], series[stop:], pieces[-kept:], all_counts[-kept:], history[-kept:]
-        return levels[place], shown[place], SlowState(*last, alarms[-1])
+        last = joined[stop:], known[stop:], pieces[-kept:], all_counts[-kept:], history[-kept:]
+        return levels[place], shown[place], SlowState(*last, alarms)
+
+    @staticmethod
+    def _held(values, n_rows):
+        return np.broadcast_to(values, (n_rows, *values.shape))
+
+    @staticmethod
+    def _last(state):
+        """Return periods after the last piece, (N_KINDS, n_units)."""
+        return state.rare[-1] if len(state.rare) else np.full(state.rare.shape[1:], ABSENT)
 
     def before(self, state):
         """Return periods of the rows of the day before a stream goes on, (n_rows, N_KINDS, n_units)."""
@@ -201,7 +212,6 @@ class SlowWatch:
         return SlowState(
             np.zeros((LAGS, n)),
             np.zeros((LAGS, n), dtype=bool),
-            np.zeros(of_row),
             np.zeros(of_row),
             np.zeros((0, n), dtype=int),
             np.zeros((0, N_KINDS, n_units)),
@@ -305,28 +315,35 @@ class _Learning:
             products += lagged.T @ self.states[here]
         return squares, products
 
-    def _model(self, left_out=None):
-        """What all rows but those of a stretch teach, and the sums of all pieces by it."""
-        kept = [k for k in range(_FOLDS) if k != left_out]
-        moments = tuple(sum(parts) for parts in zip(*(self.moments[k] for k in kept), strict=True))
+    def _news(self, left_out=None):
+        """News by what all rows teach but those of a stretch."""
+        moments = [m for k, m in enumerate(self.moments) if k != left_out]
         rows = np.flatnonzero((self.of_row >= 0) & (self.of_row != (-1 if left_out is None else left_out)))
         some = rows[:: -(-len(rows) // SAMPLED)]
         lagged = lagged_states(self.states, some)
-        news = News.learn(moments, self.slices, len(rows), lagged, self.states[some])
-        pieces, counts = zip(*(self._sums(news, start, n) for start, n in self.rows), strict=True)
-        learned = self.fold != left_out
-        means = [list(window_means(p, c, 0, self.n_rows)) for p, c in zip(pieces, counts, strict=True)]
-        sums, windows = block_sums(self.slices), []
-        for clock, *parts in zip(CLOCKS, *means, strict=True):
-            whole = Means(*(np.concatenate(series) for series in zip(*parts, strict=True)))
-            windows.append(Window.learn(whole, learned, self.slices, sums, clock))
-        return LastingModel(news, tuple(windows), self.slices, self.n_rows), pieces, counts
+        squares, products = (sum(parts) for parts in zip(*moments, strict=True))
+        return News.learn((squares, products), self.slices, len(rows), lagged, self.states[some])
 
-    def _sums(self, news, start, n):
-        """Sums over the pieces of an episode, some at a time."""
-        found = []
-        for first in range(start, start + n * self.n_rows, _AT_ONCE):
-            rows = np.arange(first, min(first + _AT_ONCE, start + n * self.n_rows))
+    def _windows(self, means, left_out=None):
+        """What nominal means are like in all pieces but those of a stretch."""
+        sums, learned = block_sums(self.slices), self.fold != left_out
+        return tuple(
+            Window.learn(one, learned, self.slices, sums, clock) for clock, one in zip(CLOCKS, means, strict=True)
+        )
+
+    def _means(self, pieces):
+        """:class:`Means` of each clock, of episodes one below the other."""
+        found = [list(window_means(*part, 0, self.n_rows)) for part in pieces]
+        return [
+            Means(*(np.concatenate(series) for series in zip(*parts, strict=True)))
+            for parts in zip(*found, strict=True)
+        ]
+
+    def _sums(self, news, start, n, piece=0):
+        """Sums over `n` pieces of an episode from one on, and rows in them, some at a time."""
+        found, begin, stop = [], start + piece * self.n_rows, start + (piece + n) * self.n_rows
+        for first in range(begin, stop, _AT_ONCE):
+            rows = np.arange(first, min(first + _AT_ONCE, stop))
             series = news.series(lagged_states(self.states, rows), self.states[rows])
             series[rows < start + LAGS] = np.nan
             found.append(piece_sums(series, self.n_rows))
@@ -335,13 +352,20 @@ class _Learning:
 
     def held_out_twice(self):
         """Return periods of all pieces by models and tails of other stretches; and the model and tails of all."""
-        found = None
+        news = self._news()
+        means = self._means([self._sums(news, start, n) for start, n in self.rows])
+        model = LastingModel(news, self._windows(means), self.slices, self.n_rows)
+        found = np.empty((len(self.fold), len(model.kinds)), dtype=np.float32)
         for k in range(_FOLDS):
-            model, pieces, counts = self._model(k)
-            values = np.concatenate([model.statistics(p, c, 0) for p, c in zip(pieces, counts, strict=True)])
-            found = np.empty(values.shape, dtype=np.float32) if found is None else found
-            found[self.fold == k] = values[self.fold == k]
-        model, _, _ = self._model()
+            windows, news = self._windows(means, k), self._news(k)
+            alone = LastingModel(news, windows, self.slices, self.n_rows)
+            for (start, n), (first, last) in zip(self.rows, self.parts, strict=True):
+                here = np.flatnonzero(self.fold[first:last] == k)
+                if len(here):
+                    before = min(int(here[0]), DAY // self.n_rows)
+                    piece = int(here[0]) - before
+                    sums = self._sums(news, start, len(here) + before, piece)
+                    found[first + here] = alone.statistics(*sums, before)
         block = max(_LEAST_BLOCK, min(DAY, len(self.states) // _LEAST_BLOCKS)) // self.n_rows
         n_blocks = len(found) // block
         maxima = found[: n_blocks * block].reshape(n_blocks, block, -1).max(axis=1).astype(float)
