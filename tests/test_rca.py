@@ -378,6 +378,7 @@ def test_budget_may_be_given_per_unit_of_time():
         "ranking",
         "kind",
         "repeats",
+        "status",
     ]
 
 

@@ -28,7 +28,7 @@ from ._shared import DONE, ERRORS, FAILED, parser
 ALARM = 3  # exit code after an incident
 _AGAIN = 30.0  # seconds before a report is written again
 _SHOWN = 300  # rows of the picture
-_COLUMNS = ["start", "detected", "end", "root", "probability", "kind", "repeats"]
+_COLUMNS = ["start", "detected", "end", "root", "probability", "kind", "repeats", "status"]
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,8 @@ class Watch:
         """Sentence to read if there is time for only one."""
         open_ones = [row for row in self._told.values() if pd.isna(row["end"])]
         if not open_ones:
-            return "Nothing is out of the ordinary now."
+            lasting = sum(row["status"].startswith("running") for row in self._told.values())
+            return f"No alarm now; {lasting} faults last." if lasting else "Nothing is out of the ordinary now."
         named = [row["root"] for row in open_ones if row["root"] != UNDECIDED]
         return f"Incident: it began in {', '.join(named)}." if named else "Incident; where it began is undecided yet."
 
@@ -232,5 +233,6 @@ def _in_words(row):
     from ..reports.page import when_in_words
 
     ended = "goes on" if pd.isna(row["end"]) else when_in_words(row["end"])
+    ended = "lasts" if row["status"].startswith("running") else ended
     told = {"root": row["root"], "began": when_in_words(row["start"]), "ended": ended, "kind": row["kind"]}
     return told | {"probability": f"{row['probability']:.0%}", "repeats": len(row["repeats"])}

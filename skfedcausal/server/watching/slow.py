@@ -67,7 +67,7 @@ _BY_OTHERS = _places(GIVEN, NEWS, LOUDER_GIVEN, QUIETER_GIVEN)  # or its process
 _LEFT = 2.0  # return period, log10, below which nothing is left to be explained
 _PER_LEFT = 0.5 * np.log(10)  # of log probability lost per unit that is left unexplained
 _PER_OWN = 0.5  # gained by what the unit shows itself
-_USUAL = 2.0  # return period of what a unit shows on any day
+USUAL = 2.0  # return period of what a unit shows on any day
 _MOST_LEFT, _MOST_OWN = 12.0, 6.0
 WAIT = 32  # rows after an alarm by which its root is told
 _OWN_ROWS = 8  # before an alarm, which may be of what it tells
@@ -219,6 +219,11 @@ class SlowWatch:
         )
 
 
+def strongest(rare):
+    """Kind of alarming evidence that is rarest, of one unit and row, (N_KINDS,)."""
+    return _ALARMING[int(rare[_ALARMING].argmax())]
+
+
 class SlowRoot(NamedTuple):
     """Where what lasts began: probability of each unit, (n_units,), what is left to one that it came in from outside.
 
@@ -251,14 +256,14 @@ def root_of(rare, at, wait, prior):
     left_given, own_given = _left_without(news[_BY_OTHERS], news.max()), news[_BY_OTHERS].max(axis=0)
     given = (left_given < left) | ((left_given == left) & (own_given > own))
     left, own = np.where(given, left_given, left), np.where(given, own_given, own)
-    gain = _PER_OWN * np.clip(own - _USUAL, 0.0, _MOST_OWN)
+    gain = _PER_OWN * np.clip(own - USUAL, 0.0, _MOST_OWN)
     weight = np.log(np.maximum(prior * len(prior), 1e-300)) - _PER_LEFT * np.minimum(left, _MOST_LEFT) + gain
     outside = _PER_OWN - _PER_LEFT * _OUTSIDE
     odds = np.exp(weight - max(weight.max(), outside))
     probability = odds / (odds.sum() + np.exp(outside - max(weight.max(), outside)))
     unit = int(probability.argmax())
     kind = int(news[:, unit].argmax())
-    usual = np.flatnonzero(rare[:at, kind, unit] < _USUAL)
+    usual = np.flatnonzero(rare[:at, kind, unit] < USUAL)
     age = at - 1 - int(usual[-1]) if len(usual) else 0
     return SlowRoot(np.minimum(probability, _SUREST), _NAMES[kind % len(KINDS)], age)
 
