@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ...statespace.episodes import episodes
 from ...statespace.detection.energy import block_sums
+from ...statespace.episodes import episodes
 from .lasting import (
     CLOCKS,
     GIVEN,
@@ -50,6 +50,7 @@ def _places(*kinds):
 
 SLOW = "slow"  # name of the statistic
 DAY = max(CLOCKS)  # rows that are looked back at for what stood high before
+_LEAST_DAY = 48  # rows of it that have to be there
 _BEFORE = 24  # rows before an alarm that may be its own
 _FOLDS = 6
 _ROWS_EACH = 8  # of a piece
@@ -96,27 +97,23 @@ class SlowState(NamedTuple):
 
 
 class Pulses(NamedTuple):
-    """Alarms of what lasts, which would last as long: each unit raises one for some rows, and again once it was quiet.
+    """Alarms of what lasts, which would last as long: each unit raises one, in one row, and again once it was quiet.
 
-    For how many pieces each unit has been quiet, and in alarm since then, (n_units,), and the levels, (n_units,).
+    For how many pieces each unit has been quiet, (n_units,), and the levels after the last one, (n_units,).
     """
 
     quiet: np.ndarray
-    age: np.ndarray
     level: np.ndarray
 
     def after(self, levels, threshold, n_rows):
         """Levels of further pieces of `n_rows` rows as they are told, (n_pieces, n_units), and the pulses after them."""
-        told, gap = np.minimum(levels, threshold), GAP // n_rows
-        quiet, age, passed = self.quiet, self.age, 0
+        told, quiet, passed = np.minimum(levels, threshold), self.quiet, 0
         for k in np.flatnonzero((levels > threshold).any(axis=1)).tolist():
-            over, quiet, age = levels[k] > threshold, quiet + (k - passed), age + (k - passed)
-            age = np.where(over & (quiet >= gap), 0, age)
-            loud = np.minimum(levels[k], _LOUDEST * threshold)
-            told[k] = np.where(over & (age < gap), loud, told[k])
-            quiet, age, passed = np.where(over, 0, quiet + 1), age + 1, k + 1
-        rest = len(levels) - passed
-        return told, Pulses(quiet + rest, age + rest, told[-1])
+            over, quiet = levels[k] > threshold, quiet + (k - passed)
+            begins = over & (quiet >= GAP // n_rows)
+            told[k] = np.where(begins, np.minimum(levels[k], _LOUDEST * threshold), told[k])
+            quiet, passed = np.where(over, 0, quiet + 1), k + 1
+        return told, Pulses(quiet + len(levels) - passed, np.minimum(levels[-1], threshold))
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +153,7 @@ class SlowWatch:
         there = day > ABSENT
         n_there = there.sum(axis=-1)
         stood = np.where(there, day, 0.0).sum(axis=-1) / np.maximum(n_there, 1)
-        known = (rare > ABSENT) & (self.model.n_rows * n_there >= _BEFORE)
+        known = (rare > ABSENT) & (self.model.n_rows * n_there >= _LEAST_DAY)
         return np.where(known, rare - np.maximum(_STOOD * stood - _FREE, 0.0), ABSENT)
 
     def rows(self, x, distance, present, state):
@@ -187,10 +184,11 @@ class SlowWatch:
         levels, alarms = state.alarms.after(level, self.threshold, n_rows)
         levels = np.concatenate([state.alarms.level[None], levels])
         shown = np.concatenate([self._last(state)[None], rare])
-        place = (n_waiting + np.arange(1, len(x) + 1)) // n_rows
+        place, waits = np.divmod(n_waiting + np.arange(1, len(x) + 1), n_rows)
         history = np.concatenate([state.rare, rare])
         last = joined[stop:], known[stop:], pieces[-kept:], all_counts[-kept:], history[-kept:]
-        return levels[place], shown[place], SlowState(*last, alarms)
+        told = np.where(waits[:, None] > 0, np.minimum(levels[place], self.threshold), levels[place])
+        return told, shown[place], SlowState(*last, alarms)
 
     @staticmethod
     def _held(values, n_rows):
@@ -215,7 +213,7 @@ class SlowWatch:
             np.zeros(of_row),
             np.zeros((0, n), dtype=int),
             np.zeros((0, N_KINDS, n_units)),
-            Pulses(np.full(n_units, GAP), np.full(n_units, GAP), np.zeros(n_units)),
+            Pulses(np.full(n_units, GAP), np.zeros(n_units)),
         )
 
 

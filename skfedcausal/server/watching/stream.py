@@ -87,7 +87,11 @@ def take(server, messages, state):
     if state.modes is not None and state.position % FOLLOWED == 0:
         state.modes.learn()
     touched, learns = list(state.incidents), state.to_learn is not None
-    if not (touched or learns or state.standing) and turn.point is None and max(len(new.scaled), len(state.later)) < _TOGETHER:
+    if (
+        not (touched or learns or state.standing)
+        and turn.point is None
+        and max(len(new.scaled), len(state.later)) < _TOGETHER
+    ):
         state.later.append(new)
         return new, touched
     before_them = state.gathered()

@@ -10,7 +10,6 @@ from scipy.special import expit
 
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.moments import MomentServer
-from skfedcausal.server.watching.slow import SlowWatch
 from skfedcausal.server.watching.detector import RootCauseServer, StreamState, onset
 from skfedcausal.server.watching.evidence import OnsetRule
 from skfedcausal.server.watching.incidents import Incident
@@ -25,6 +24,7 @@ from skfedcausal.server.watching.nominal import (
 )
 from skfedcausal.server.watching.operating import Level, OperatingPoint
 from skfedcausal.server.watching.posterior import Answer, together
+from skfedcausal.server.watching.slow import SlowWatch
 from skfedcausal.server.watching.thresholds import AlarmLevels
 from skfedcausal.statespace.detection.energy import ConditionalEnergy
 from skfedcausal.statespace.kalman import filtered_states, predicted_states
