@@ -77,7 +77,8 @@ class FederatedRCADetector(WatchingDetector):
     statistic : {"both", "energy", "shift"}, default="both"
         "energy" counts in how many steps and for how long a unit surprises (best in closed loops), "shift"
         is the likelihood ratio of a fault that stays (best for small steady faults). "both" shares the
-        budget between them; the one with more evidence for a fault names the root.
+        budget between them; the one with more evidence for a fault names the root. Half of the budget is for means and
+        spreads over windows of up to 96 rows, of nominal records of 960 rows or more.
     false_alarm_rate : float or str, default=1e-3
         False alarms per time step, all units and statistics together, or for instance ``"1 per day"`` for
         frames with a time index.
@@ -129,7 +130,7 @@ class FederatedRCADetector(WatchingDetector):
     ----------
     client_names_ : tuple of str
     thresholds_ : dict of str to float
-        Alarm level of each statistic.
+        Alarm level of each statistic: of "slow", what lasts, the common logarithm of the days in which it comes once.
     false_alarms_ : dict
         ``asked, achieved, low, high`` per time step (95 % interval of a Poisson rate), ``n_alarms, n_steps``:
         alarms on nominal data that were held out.
@@ -497,10 +498,12 @@ class FederatedRCADetector(WatchingDetector):
             became the operating point; NaN while open), ``root`` (the unit, or what enters it unmeasured; "undecided"
             below a probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
             ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", "drift" of a
-            level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself; in a
+            level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself, "level",
+            "quieter" or "louder" of what was told by what lasts; in a
             stream also "switch" of an alarm that was told and found to be a switch between campaigns, or how the
             plant ran before the stream began),
-            ``repeats`` [(detected, end), ...] of later alarms of the same fault.
+            ``repeats`` [(detected, end), ...] of later alarms of the same fault, and ``status``: "active", "running at
+            a new level since ..." of a fault that lasts after its alarm until it is acknowledged, or "ended".
             Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
             its share of these steps.

@@ -98,8 +98,8 @@ class MomentServer(ServerLearner):
             return self
         if not any(part.determined_rows.any() for part in record.parts):
             raise ValueError(
-                f"No row of the {record.n_samples} shows the states of any unit, too many measurements are missing. Give "
-                "rows in which most sensors of a unit are there together, or units of fewer states."
+                f"No row of the {record.n_samples} shows the states of any unit, too many measurements are missing. "
+                "Give rows in which most sensors of a unit are there together, or units of fewer states."
             )
         A, Q = moment_start(record.scores.moments(1), record.block_diagonal(record.scores.noise))
         self.names_, self.partition_, self.support_ = record.names, record.partition, None

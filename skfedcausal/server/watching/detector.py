@@ -375,7 +375,7 @@ class RootCauseServer:
         return answers
 
     def _lasting(self, rows, at, stop):
-        """What lasts from a row on, a :class:`.slow.SlowRoot` by the rows until `stop`; None where that is not watched."""
+        """What lasts from a row on, a :class:`.slow.SlowRoot` by rows until `stop`; None where that is not watched."""
         if self.slow is None or at < rows.first:
             return None
         return root_of(rows.rare[: stop - rows.first], at - rows.first, stop - at, self.prior)

@@ -55,7 +55,7 @@ def _clipped(series):
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """What is followed of each unit: its states, and how far its sensors are from what these show, in standard deviations.
+    """What is followed of each unit: its states, and how far its sensors are from these, in standard deviations.
 
     `outside` are the units whose sensors show more than states, `usual` is their mean distance, and `order` puts the
     distances beside the states of their units, which are in `slices`.
@@ -145,8 +145,8 @@ def piece_sums(series, n_rows):
 def window_means(pieces, counts, n_before, n_rows):
     """:class:`Means` of each clock from sums over pieces of `n_rows` rows.
 
-    `pieces` is (n_pieces, N_SERIES, n), `counts` the rows of each in which the states were there, (n_pieces, n); the first
-    `n_before` of them are there for windows of later ones only.
+    `pieces` is (n_pieces, N_SERIES, n), `counts` the rows of each in which the states were there, (n_pieces, n); the
+    first `n_before` of them are there for windows of later ones only.
     """
     for clock in CLOCKS:
         k = clock // n_rows
@@ -271,7 +271,7 @@ class LastingModel:
         return np.nan_to_num(np.concatenate(found, axis=1), nan=NOTHING).reshape(len(pieces) - n_before, -1)
 
     def by_kind(self, rare):
-        """Largest of each clock, kind and unit, (n_pieces, n_clocks * n_kinds, n_units), of values of all statistics."""
+        """Largest values of each clock, kind and unit, (n_pieces, N_KINDS, n_units), of those of all statistics."""
         size, n_units = self.slices[-1].stop, len(self.slices)
         table = rare.reshape(len(rare), len(self.windows), len(_OF_STATISTIC), size + n_units)
         first = [b.start for b in self.slices]

@@ -6,7 +6,8 @@ little of a tail, so that each is drawn towards those of all statistics of its k
 
 References
 ----------
-.. [1] Davison, Smith (1990), Models for exceedances over high thresholds, Journal of the Royal Statistical Society B 52.
+.. [1] Davison, Smith (1990), Models for exceedances over high thresholds, Journal of the Royal Statistical Society
+       B 52.
 """
 
 from dataclasses import dataclass

@@ -1,14 +1,15 @@
 """Faults that are small and last: an alarm beside that of surprises, and the unit without which all is as usual.
 
-Whether what lasts is rare is told by return periods, learned from rows held out twice: a stretch of the nominal record is
-judged by a model that was learned without it, and by return periods that were, too. With one of the two the largest of
-hundreds of statistics would be judged by the very rows that made it the largest.
+Whether what lasts is rare is told by return periods, learned from rows held out twice: a stretch of the nominal record
+is judged by a model that was learned without it, and by return periods that were, too. With one of the two the largest
+of hundreds of statistics would be judged by the very rows that made it the largest.
 
 Only what is new counts. What stood high for a day, be it a fault that goes on or another way of running, counts from
 where it stood, so that it swallows no later fault.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -57,6 +58,7 @@ _ROWS_EACH = 8  # of a piece
 _MOST_PIECES = 6000  # of a nominal record, for longer pieces
 _LONGEST_PIECE = 16
 _LEAST_BLOCKS, _LEAST_BLOCK = 60, 16  # of the nominal record, in rows of a block
+_LEAST_DAYS = 8  # lengths of the longest window that episodes have, at least
 _ALARMING = _places(SHIFT, LOUDER, QUIETER, GIVEN)  # news given others say who it is, not that there is something
 _LOUDEST = 1.05  # times its threshold that a level is at most, so that a louder surprise is another incident
 _STOOD, _FREE = 2.0, 1.5  # a kind counts beyond so many times its mean before, less that
@@ -64,6 +66,7 @@ _HIGHEST_THRESHOLD, _LEAST_THRESHOLD = 12.0, 0.3
 _AT_ONCE = 4096  # rows, a multiple of any piece
 
 _BY_ITSELF = _places(SHIFT, LOUDER, QUIETER)  # readings of a fault: sensors of its unit lie, and others saw nothing
+_QUIETER, _CLEARLY = _places(QUIETER), 4.0  # and the return period from which it is that, whatever else is shown
 _BY_OTHERS = _places(GIVEN, NEWS, LOUDER_GIVEN, QUIETER_GIVEN)  # or its process moved, and others follow
 _LEFT = 2.0  # return period, log10, below which nothing is left to be explained
 _PER_LEFT = 0.5 * np.log(10)  # of log probability lost per unit that is left unexplained
@@ -106,7 +109,7 @@ class Pulses(NamedTuple):
     level: np.ndarray
 
     def after(self, levels, threshold, n_rows):
-        """Levels of further pieces of `n_rows` rows as they are told, (n_pieces, n_units), and the pulses after them."""
+        """Levels of further pieces of `n_rows` rows as they are told, (n_pieces, n_units), and pulses after them."""
         told, quiet, passed = np.minimum(levels, threshold), self.quiet, 0
         for k in np.flatnonzero((levels > threshold).any(axis=1)).tolist():
             over, quiet = levels[k] > threshold, quiet + (k - passed)
@@ -133,6 +136,8 @@ class SlowWatch:
             return None
         coordinates = Coordinates.learn(rows.x, rows.distance, slices)
         learning = _Learning(coordinates.of(rows.x, rows.distance), rows.starts, coordinates.slices)
+        if learning.n_days < _LEAST_DAYS:
+            return None
         rare, model, rarity = learning.held_out_twice()
         watch = cls(coordinates, model, rarity)
         news = np.concatenate([watch.news(rare[i:j]) for i, j in learning.parts])
@@ -170,8 +175,8 @@ class SlowWatch:
         n_waiting = len(state.states) - LAGS
         stop = (n_waiting + len(x)) // n_rows * n_rows
         if not stop:
-            after = state._replace(states=joined, there=known)
-            return self._held(state.alarms.level, len(x)), self._held(self._last(state), len(x)), after
+            held = (np.broadcast_to(a, (len(x), *a.shape)) for a in (state.alarms.level, self._last(state)))
+            return *held, SlowState(joined, known, *state[2:])
         done = LAGS + stop
         series = model.news.series(lagged_states(joined, np.arange(LAGS, done)), joined[LAGS:done])
         if not known[:done].all():
@@ -189,10 +194,6 @@ class SlowWatch:
         last = joined[stop:], known[stop:], pieces[-kept:], all_counts[-kept:], history[-kept:]
         told = np.where(waits[:, None] > 0, np.minimum(levels[place], self.threshold), levels[place])
         return told, shown[place], SlowState(*last, alarms)
-
-    @staticmethod
-    def _held(values, n_rows):
-        return np.broadcast_to(values, (n_rows, *values.shape))
 
     @staticmethod
     def _last(state):
@@ -260,7 +261,9 @@ def root_of(rare, at, wait, prior):
     odds = np.exp(weight - max(weight.max(), outside))
     probability = odds / (odds.sum() + np.exp(outside - max(weight.max(), outside)))
     unit = int(probability.argmax())
-    kind = int(news[:, unit].argmax())
+    quiet, own_kinds = news[_QUIETER, unit].max() > _CLEARLY, news[_BY_ITSELF, unit].max() > _LEFT
+    kinds = _QUIETER if quiet else _BY_ITSELF if own_kinds else _BY_OTHERS
+    kind = kinds[int(news[kinds, unit].argmax())]
     usual = np.flatnonzero(rare[:at, kind, unit] < USUAL)
     age = at - 1 - int(usual[-1]) if len(usual) else 0
     return SlowRoot(np.minimum(probability, _SUREST), _NAMES[kind % len(KINDS)], age)
@@ -300,12 +303,17 @@ class _Learning:
             n = (stop - start) // self.n_rows
             piece[start : start + n * self.n_rows] = n_pieces + np.arange(n).repeat(self.n_rows)
             piece[start : min(start + LAGS, stop)] = -1  # no past
-            self.rows.append((start, n))
-            self.parts.append((n_pieces, n_pieces + n))
+            if n:
+                self.rows.append((start, n))
+                self.parts.append((n_pieces, n_pieces + n))
             n_pieces += n
-        self.fold = np.minimum(np.arange(n_pieces) * _FOLDS // n_pieces, _FOLDS - 1)
-        self.of_row = np.where(piece >= 0, self.fold[piece], -1)
-        self.moments = [self._moments(np.flatnonzero(self.of_row == k)) for k in range(_FOLDS)]
+        self.n_days = sum((stop - start) // DAY for start, stop in episodes(starts, len(states)))
+        self.fold = np.minimum(np.arange(n_pieces) * _FOLDS // max(n_pieces, 1), _FOLDS - 1)
+        self.of_row = np.append(self.fold, -1)[piece]
+
+    @cached_property
+    def _by_fold(self):
+        return [self._moments(np.flatnonzero(self.of_row == k)) for k in range(_FOLDS)]
 
     def _moments(self, rows):
         """Moments of lagged states with themselves and with the states, some rows at a time."""
@@ -320,7 +328,7 @@ class _Learning:
 
     def _news(self, left_out=None):
         """News by what all rows teach but those of a stretch."""
-        moments = [m for k, m in enumerate(self.moments) if k != left_out]
+        moments = [m for k, m in enumerate(self._by_fold) if k != left_out]
         rows = np.flatnonzero((self.of_row >= 0) & (self.of_row != (-1 if left_out is None else left_out)))
         some = rows[:: -(-len(rows) // SAMPLED)]
         lagged = lagged_states(self.states, some)
@@ -336,7 +344,7 @@ class _Learning:
 
     def _means(self, pieces):
         """:class:`Means` of each clock, of episodes one below the other."""
-        found = [list(window_means(*part, 0, self.n_rows)) for part in pieces]
+        found = [list(window_means(sums, counts, 0, self.n_rows)) for sums, counts in pieces]
         return [
             Means(*(np.concatenate(series) for series in zip(*parts, strict=True)))
             for parts in zip(*found, strict=True)
@@ -350,7 +358,7 @@ class _Learning:
             series = news.series(lagged_states(self.states, rows), self.states[rows])
             series[rows < start + LAGS] = np.nan
             found.append(piece_sums(series, self.n_rows))
-        pieces, counts = zip(*found, strict=True) if found else ((), ())
+        pieces, counts = zip(*found, strict=True)
         return np.concatenate(pieces), np.concatenate(counts)
 
     def held_out_twice(self):
@@ -362,13 +370,13 @@ class _Learning:
         for k in range(_FOLDS):
             windows, news = self._windows(means, k), self._news(k)
             alone = LastingModel(news, windows, self.slices, self.n_rows)
-            for (start, n), (first, last) in zip(self.rows, self.parts, strict=True):
+            for (start, _), (first, last) in zip(self.rows, self.parts, strict=True):
                 here = np.flatnonzero(self.fold[first:last] == k)
                 if len(here):
                     before = min(int(here[0]), DAY // self.n_rows)
                     piece = int(here[0]) - before
-                    sums = self._sums(news, start, len(here) + before, piece)
-                    found[first + here] = alone.statistics(*sums, before)
+                    sums, counts = self._sums(news, start, len(here) + before, piece)
+                    found[first + here] = alone.statistics(sums, counts, before)
         block = max(_LEAST_BLOCK, min(DAY, len(self.states) // _LEAST_BLOCKS)) // self.n_rows
         n_blocks = len(found) // block
         maxima = found[: n_blocks * block].reshape(n_blocks, block, -1).max(axis=1).astype(float)

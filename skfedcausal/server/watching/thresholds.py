@@ -151,6 +151,7 @@ class AlarmLevels:
 
     def __init__(self, statistics, model, slices):
         self.statistics, self.model, self.slices = statistics, model, slices
+        self._rises = np.zeros(0)
         self._sums = block_sums(slices)
         # Wilson & Hilferty's normal score of a chi-square variable makes units of any size comparable
         self._size = np.array([b.stop - b.start for b in slices])
