@@ -498,8 +498,8 @@ class FederatedRCADetector(WatchingDetector):
             became the operating point; NaN while open), ``root`` (the unit, or what enters it unmeasured; "undecided"
             below a probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
             ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", "drift" of a
-            level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself, "level",
-            "quieter" or "louder" of what was told by what lasts; in a
+            level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself, or
+            "level", "quieter" or "louder" of what lasts; in a
             stream also "switch" of an alarm that was told and found to be a switch between campaigns, or how the
             plant ran before the stream began),
             ``repeats`` [(detected, end), ...] of later alarms of the same fault, and ``status``: "active", "running at

@@ -13,7 +13,7 @@ from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_code
 from .incidents import DECIDED, HORIZON, LOOKBACK, Incident, Verdict
 from .inputs import Followed, bare_nominal, states_of, without_response
 from .learning import learned_plant
-from .nominal import NominalRows, OffSubspace, off_subspace, scale_dispersion
+from .nominal import NominalRows, OffSubspace, curved_causes, off_subspace, scale_dispersion
 from .operating import LARGE, OperatingPoint, fault_end
 from .posterior import (
     SURE,
@@ -27,6 +27,7 @@ from .posterior import (
     log_scale_factor,
     shift_answers,
     together,
+    upstream,
 )
 from .slow import SLOW, WAIT, SlowWatch, root_of
 from .stream import StreamState, taken
@@ -91,6 +92,7 @@ class RootCauseServer:
         self.is_whole = learned.is_whole
         self.monitor, self.model = learned.monitor, learned.monitor.model
         self.level, self._causes = learned.level, learned.causes
+        self._curved = curved_causes(rows.x, rows.starts, self.slices) if self.is_whole else ~self._causes & False
         self.level.of_modes = self._response is not None and self._response.tells_modes
         self._usual = np.concatenate(learned.given).mean(axis=0)
         self._onset_rule = OnsetRule.learn(learned.given, self._usual, self.prior, self.monitor.energy.shared())
@@ -399,6 +401,7 @@ class RootCauseServer:
             probability *= expit(answer.evidence + (_SLIGHT if slight else _ALARMED))  # nothing happened is a candidate
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
+            probability = upstream(probability, reached, self._curved)
         if lasting is not None and not noticed:
             surprised = self._is_surprised(rows.levels[max(incident.detected - rows.first, 0)])
             if not surprised or probability.max() < DECIDED:
