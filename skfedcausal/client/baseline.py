@@ -231,7 +231,8 @@ def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", co
         rest = _around(Y - found.of(Y, index, starts, after=-1)[0], levels, starts)
         varies = ~constant_columns(rest)
         varies[known] = False
-        found = replace(found, profile=learned_profile(rest, clock, record.rows, starts, varies))
+        lines = options["profile"] == "auto"
+        found = replace(found, profile=learned_profile(rest, clock, record.rows, starts, varies, lines=lines))
     if not found.profile and all(wanted is None for name, wanted in options.items() if name != "profile"):
         return None
     if levels is not None:

@@ -37,11 +37,11 @@ class Baseline(ParameterGroup):
         slower than such a period is taken off. "wander" finds the period of sensors that are random walks beside
         their noise, and none where they stay. None: one level for all rows. "auto" is None for a unit; a detector
         then looks for a few levels between which the nominal record shifts. It knows neither "wander" nor periods.
-    profile : {"auto"} or None, default="auto"
+    profile : {"auto", "calendar"} or None, default="auto"
         Takes off at home what the times of rows tell, where that pays on stretches of the record left out: the level by
         time of day (and weekend, of two weeks or more) or the year, and up to three seasons that nobody named, which
-        show as sharp lines of the spectrum. Nothing of rows without times, under privacy, or of units that a detector
-        watches.
+        show as sharp lines of the spectrum. "calendar" leaves these out, and is what a detector takes "auto" for: a
+        fault may have a period. Nothing of rows without times, or under privacy.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Baseline(ParameterGroup):
         "trend": [StrOptions({"linear", "smooth"}), Interval(Integral, 1, None, closed="left"), None],
         "mode": [str, Integral, "array-like", None],
         "levels": [StrOptions({"auto", "episode", "wander"}), Interval(Real, 0, None, closed="neither"), None],
-        "profile": [StrOptions({"auto"}), None],
+        "profile": [StrOptions({"auto", "calendar"}), None],
     }
 
     def check_watched(self) -> None:

@@ -56,15 +56,18 @@ class DayProfile:
         return _group_means(innovations[kept], groups[kept], self.n_bins * (1 + self.has_weekends))[groups]
 
 
-def learned_profile(Y, clock, rows, starts, active):
-    """Terms of a record that pay, in the order in which they are taken off; `active` are the columns that vary."""
+def learned_profile(Y, clock, rows, starts, active, *, lines=True):
+    """Terms of a record that pay, in the order in which they are taken off; `active` are the columns that vary.
+
+    Without `lines` only those that the calendar tells: a fault may repeat itself at any other period.
+    """
     found = []
     rest = Y
     for term in _of_the_calendar(clock, rows):
         if pays(term, rest[:, active], rows, starts):
             found.append(term.learned(rest, rows))
             rest = rest - found[-1].of(rows)
-    return (*found, *sharp_lines(rest, rows, starts, active))
+    return (*found, *sharp_lines(rest, rows, starts, active)) if lines else tuple(found)
 
 
 def _of_the_calendar(clock, rows):

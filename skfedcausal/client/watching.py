@@ -145,9 +145,9 @@ class Dither:
 
 
 def watched_client(template):
-    """The client without a profile by the clock: what a fault does hour by hour, or slowly, would go with it."""
-    is_profiled = isinstance(template, KalmanClient) and template.profile is not None
-    return clone(template).set_params(baseline__profile=None) if is_profiled else template
+    """The client with no profile but by the calendar: what a fault does at a period of its own would go with it."""
+    is_profiled = isinstance(template, KalmanClient) and template.profile == "auto"
+    return clone(template).set_params(baseline__profile="calendar") if is_profiled else template
 
 
 def dithered_client(unit):

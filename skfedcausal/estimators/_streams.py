@@ -36,6 +36,7 @@ class PlantStream:
         self._known: dict[int, KnownFaults] = {}  # by the first row of their episode
         self._recent: dict[int, tuple] = {}  # verdicts that may have to do with the last rows, by first alarm
         self._told: dict[int, dict] = {}
+        self._seen: frozenset = frozenset()  # first alarms in this episode that an operator acknowledged
         self._labels, self._n_labelled = np.zeros(0, dtype=object), 0  # told of the last rows, and up to where
         self._starts: dict[int, int] = {}  # of the incidents changed last, as they were told
         self.n_batches, self._usual = 0, None
@@ -92,7 +93,7 @@ class PlantStream:
         changed = []
         for k, (i, j) in enumerate(episodes(episode_starts(lengths), sum(lengths))):
             if k:
-                self.state, self._first = self._watch.new_state(), self.n_rows
+                self.state, self._first, self._seen = self._watch.new_state(), self.n_rows, frozenset()
             if self._flags:
                 part = rows[i:j]
             else:
@@ -128,7 +129,7 @@ class PlantStream:
 
     def table(self):
         """All incidents as they are known now."""
-        return fault_table(self.found, self._names)
+        return fault_table(self.found, self._names, seen=self._seen)
 
     def pause(self):
         """Begin anew after rows of which nothing is known, at the same operating point."""
@@ -141,7 +142,8 @@ class PlantStream:
         for first, fault in self._faults(self.found):
             row = fault_row(fault, self._names, first, self._times) if self._times else None
             if detected in (first + fault[0].detected, row and row["detected"]):
-                now = self._watch.acknowledge(self.state, {one.detected for one in fault})
+                self._seen |= {one.detected for one in fault}
+                now = self._watch.acknowledge(self.state, self._seen)
                 self._changed_by_hand(now)
                 return
         raise ValueError(f"There is no incident that was detected at {detected} in this stream.")
@@ -180,26 +182,31 @@ class PlantStream:
     def dated(self, changed):
         """Table of the faults among changed incidents that are new or revised, places as times if all rows had them.
 
-        Revised is one of another root, kind, end or number of repeats, or of a probability that is another by more than
-        0.01.
+        Revised is one of another root, kind, end, status or number of repeats, or of a probability that is another by
+        more than 0.01.
         """
         if not changed:
             return incident_table([])
         self._hold_times(changed)
         rows = []
         for first, fault in self._faults(changed):
-            row = fault_row(fault, self._names, first)
+            over = self._known[first].over | self._seen
+            row = fault_row(fault, self._names, first, over=over)
             if row["kind"] == SWITCH and row["detected"] not in self._told:
                 continue  # it has been no incident for those who are told
             if _is_news(row, self._told.get(row["detected"])):
                 self._told[row["detected"]] = row
-                rows.append(row if self._times is None else fault_row(fault, self._names, first, self._times))
+                rows.append(row if self._times is None else fault_row(fault, self._names, first, self._times, over))
         return incident_table(rows)
 
     def _faults(self, changed):
-        """Faults of this episode that hold some of the changed verdicts, as (first row of the episode, verdicts)."""
+        """Faults that hold some of the changed verdicts, or were told to, as (first row of the episode, verdicts)."""
         for first in sorted({first for first, _ in changed}):
-            for fault in self._known[first].of({verdict.detected for start, verdict in changed if start == first}):
+            here = [verdict for start, verdict in changed if start == first]
+            rows = {first + row for verdict in here for row in (verdict.detected, *verdict.ends)}
+            lost = {row for row, told in self._told.items() if rows & {place for place, _ in told["repeats"]}}
+            known = self._known[first]
+            for fault in known.of({row - first for row in rows | lost if row - first in known.verdicts}):
                 yield first, fault
 
     def labels(self, changed):
@@ -236,7 +243,7 @@ def _is_news(row, told):
     """Whether a row of the table says something else than was told of it."""
     if told is None:
         return True
-    same = ("root", "kind", "repeats", "end")
+    same = ("root", "kind", "repeats", "end", "status")
     differs = any(repr(row[name]) != repr(told[name]) for name in same)  # repr: NaN are alike
     return differs or abs(row["probability"] - told["probability"]) > _REVISED
 
@@ -262,10 +269,14 @@ def flag_verdict(roots, n_units):
     return VerdictReply(np.column_stack([begins, begins, ends])[named], root[named])
 
 
-def fault_table(found, names, index=None):
-    """Table of incidents given as (first row of their episode, verdict), with one row for each fault."""
+def fault_table(found, names, index=None, seen=frozenset()):
+    """Table of incidents given as (first row of their episode, verdict), with one row for each fault.
+
+    Of what lasts the operator has `seen` those with these first alarms.
+    """
     rows = []
     for first in sorted({first for first, _ in found}):
         here = sorted((v for start, v in found if start == first and v.kind != SWITCH), key=lambda v: v.detected)
-        rows += [fault_row(fault, names, first, index) for fault in same_faults(here)]
+        over = seen.union(*(verdict.ends for verdict in here))
+        rows += [fault_row(fault, names, first, index, over) for fault in same_faults(here)]
     return incident_table(rows)

@@ -126,7 +126,7 @@ class FederatedRCADetector(WatchingDetector):
     ----------
     client_names_ : tuple of str
     thresholds_ : dict of str to float
-        Alarm level of each statistic.
+        Alarm level of each statistic: of "slow", what lasts, the common logarithm of the days in which it comes once.
     false_alarms_ : dict
         ``asked, achieved, low, high`` per time step (95 % interval of a Poisson rate), ``n_alarms, n_steps``:
         alarms on nominal data that were held out.
@@ -493,10 +493,12 @@ class FederatedRCADetector(WatchingDetector):
             became the operating point; NaN while open), ``root`` (the unit, or what enters it unmeasured; "undecided"
             below a probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
             ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", "drift" of a
-            level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself; in a
+            level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself, or
+            "level", "quieter" or "louder" of what lasts; in a
             stream also "switch" of an alarm that was told and found to be a switch between campaigns, or how the
             plant ran before the stream began),
-            ``repeats`` [(detected, end), ...] of later alarms of the same fault.
+            ``repeats`` [(detected, end), ...] of later alarms of the same fault, and ``status``: "active", "running at
+            a new level since ..." of a fault that lasts after its alarm until it is acknowledged, or "ended".
             Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
             its share of these steps.

@@ -106,6 +106,11 @@ class MomentServer(ServerLearner):
             record = JointRecord.from_messages(messages)
         if record.partition.n_states > _LARGE and self._learned_in_blocks(record):
             return self
+        if not any(part.determined_rows.any() for part in record.parts):
+            raise ValueError(
+                f"No row of the {record.n_samples} shows the states of any unit, too many measurements are missing. "
+                "Give rows in which most sensors of a unit are there together, or units of fewer states."
+            )
         A, Q = moment_start(record.scores.moments(1), record.block_diagonal(record.scores.noise))
         self.names_, self.partition_, self.support_ = record.names, record.partition, None
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
-_TOLD = ("start", "detected", "end", "root", "probability", "kind", "state", "repeats", "update_of")
+_TOLD = ("start", "detected", "end", "root", "probability", "kind", "status", "repeats")
 _MOST = 1000  # incidents that are remembered
 
 

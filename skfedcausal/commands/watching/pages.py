@@ -112,8 +112,9 @@ def summary(watch):
     if watch.is_quiet:
         return f"No rows since {in_time(watch.age)}: nothing is known of the plant now."
     unseen = watch.incidents.unseen
+    lasting = sum(row["status"].startswith("running") for row in watch.incidents.known.values())
     if not unseen:
-        return "Nothing is out of the ordinary now."
+        return f"No alarm now; {lasting} faults last." if lasting else "Nothing is out of the ordinary now."
     running = [row for row in unseen if row["end"] is None]
     if not running:
         return f"{len(unseen)} incident{'s' * (len(unseen) > 1)} that nobody has acknowledged; none goes on now."
@@ -131,6 +132,7 @@ def in_time(seconds):
 
 def _in_words(row):
     """An incident as a reader asks for it: where, since when, until when, who has seen it."""
-    told = {"root": row["root"], "began": row["start"], "ended": row["end"] or "goes on", "kind": row["kind"]}
+    ended = "lasts" if row["status"].startswith("running") else row["end"] or "goes on"
+    told = {"root": row["root"], "began": row["start"], "ended": ended, "kind": row["kind"]}
     told |= {"probability": f"{row['probability']:.0%}", "repeats": len(row["repeats"])}
     return told | {"seen by": row["seen"]["by"] if "seen" in row else ""}

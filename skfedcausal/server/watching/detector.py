@@ -10,10 +10,10 @@ from ...statespace.episodes import episodes
 from ..joint import JointRecord
 from . import stream
 from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_codes, is_glitch, revised
-from .incidents import HORIZON, LOOKBACK, Incident, Verdict
+from .incidents import DECIDED, HORIZON, LOOKBACK, Incident, Verdict
 from .inputs import Followed, bare_nominal, states_of, without_response
 from .learning import learned_plant
-from .nominal import NominalRows, OffSubspace, off_subspace, scale_dispersion
+from .nominal import NominalRows, OffSubspace, curved_causes, off_subspace, scale_dispersion
 from .operating import LARGE, OperatingPoint, fault_end
 from .posterior import (
     SURE,
@@ -27,7 +27,9 @@ from .posterior import (
     log_scale_factor,
     shift_answers,
     together,
+    upstream,
 )
+from .slow import SLOW, WAIT, SlowWatch, root_of
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
 from .visited import visited
@@ -38,6 +40,7 @@ _ALARMED = 2.0  # log prior odds that an alarm is of a fault
 _SLIGHT = 0.75  # the same of an alarm of a single row that hardly reaches its threshold
 _AWAITED = 5  # rows after an alarm from which on it may be called slight
 _NAMED = 4.0  # the same of a window that the user names
+_SHARES = 2  # of the budget: one is for what lasts
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -53,6 +56,7 @@ class RootCauseServer:
     campaigns: Any = ()  # nominal operating points besides the one a stream begins at
     visited: Any = ()  # segments of the nominal record at levels of their own
     learner: Any = None  # what learns the plant, where it may be learned again from the rows of a stream
+    slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
     def __init__(self, statistic, run_length, prior, rng):
@@ -88,6 +92,7 @@ class RootCauseServer:
         self.is_whole = learned.is_whole
         self.monitor, self.model = learned.monitor, learned.monitor.model
         self.level, self._causes = learned.level, learned.causes
+        self._curved = curved_causes(rows.x, rows.starts, self.slices) if self.is_whole else ~self._causes & False
         self.level.of_modes = self._response is not None and self._response.tells_modes
         self._usual = np.concatenate(learned.given).mean(axis=0)
         self._onset_rule = OnsetRule.learn(learned.given, self._usual, self.prior, self.monitor.energy.shared())
@@ -95,8 +100,12 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
+        self.slow = SlowWatch.learn(rows, self.slices, _SHARES * self.run_length) if self.is_whole else None
+        run_length = self.run_length if self.slow is None else _SHARES * self.run_length
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
-        self.levels.learn(learned.scaled, rows.starts, surprise, held, self.run_length, self._rng)
+        self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length, self._rng)
+        if self.slow is not None:
+            self.levels.take_in(SLOW, self.slow.threshold, self.slow.n_alarms)
         self._learn_posterior(learned, rows)
         return self
 
@@ -244,6 +253,11 @@ class RootCauseServer:
         scaled /= np.sqrt(spread)
         levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, away.doubt)
         levels /= point.spread
+        rare = np.zeros((record.n_samples, 0, len(self.names)))
+        if self.slow is not None:
+            at = found.states - point.campaign_level(self.model.innovation_cov)
+            slow, rare, state.slow = self.slow.rows(at, distance, found.present, state.slow)
+            levels = np.concatenate([levels, slow[:, None]], axis=1)
         first, state.position = state.position, state.position + record.n_samples
         events = event_codes(messages, self.names, record.n_samples)
         ages = event_ages(events, state.noticing)
@@ -266,11 +280,12 @@ class RootCauseServer:
             unknown=away.unknown,
             mode=away.mode,
             beyond=away.beyond,
+            rare=rare,
         )
 
     def _raise(self, levels, ages):
         """Alarm while units notice something, until it is nothing new any more."""
-        limits = np.array([self.levels.thresholds[name] for name in self.statistics])
+        limits = np.array(list(self.levels.thresholds.values()))
         new = (ages > 0) & (ages <= HORIZON)
         np.copyto(levels, np.maximum(levels, LOUD * limits[:, None]), where=new[:, None])
 
@@ -297,7 +312,8 @@ class RootCauseServer:
             answers = shift_answers(self.posterior, rows, looks)
         for incident, first_look, first_found in zip(judged, looks, answers, strict=True):
             look, found = self._apart(incident, first_look, first_found, rows)
-            incident.verdict = self._verdict(incident, rows.between(look.begin, look.ends[0]), found)
+            lasting = self._lasting(rows, incident.detected, min(look.ends[0], incident.detected + WAIT + 1))
+            incident.verdict = self._verdict(incident, rows.between(look.begin, look.ends[0]), found, lasting)
         for incident in incidents:
             end = self._end(incident, rows) if incident.end is None else incident.end
             now = {name: getattr(incident, name) for name in ("last", "open", "resumes", "lasting")}
@@ -313,7 +329,9 @@ class RootCauseServer:
         surplus, outside = since.surplus[:, root], since.outside[:, root]
         last = begin + fault_end(white, surplus, outside, self.dims[root], self._outside_dims[root])
         noticed = begin + np.flatnonzero(since.events[:, root])
-        if len(noticed) and verdict.kind in HOLDING:  # for as long as its unit notices it
+        if verdict.statistic == SLOW:
+            last = incident.last
+        elif len(noticed) and verdict.kind in HOLDING:  # for as long as its unit notices it
             last = int(noticed[-1])
         fault = rows.between(begin, last + 1)
         incident.level, incident.excess = fault.errors.mean(axis=0), np.minimum(fault.surplus, LARGE).mean(axis=0)
@@ -358,8 +376,17 @@ class RootCauseServer:
             return [*answers, self._by_energy(rows, detected)]
         return answers
 
-    def _verdict(self, incident, rows, answers):
-        """Verdict on an incident from the rows to judge it by and the answers of the shift statistic."""
+    def _lasting(self, rows, at, stop):
+        """What lasts from a row on, a :class:`.slow.SlowRoot` by rows until `stop`; None where that is not watched."""
+        if self.slow is None or at < rows.first:
+            return None
+        return root_of(rows.rare[: stop - rows.first], at - rows.first, stop - at, self.prior)
+
+    def _verdict(self, incident, rows, answers, lasting=None):
+        """Verdict on an incident from the rows to judge it by and the answers of the shift statistic.
+
+        Where it is no alarm of surprises, or these tell no root, what lasts tells one.
+        """
         answers = self._with_energy(answers, rows, incident.detected)
         answer = deciding(answers)
         if not explained([answer]):
@@ -374,6 +401,11 @@ class RootCauseServer:
             probability *= expit(answer.evidence + (_SLIGHT if slight else _ALARMED))  # nothing happened is a candidate
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
+            probability = upstream(probability, reached, self._curved)
+        if lasting is not None and not noticed:
+            surprised = self._is_surprised(rows.levels[max(incident.detected - rows.first, 0)])
+            if not surprised or probability.max() < DECIDED:
+                return self._of_lasting(incident, rows, lasting)
         root = int(probability.argmax())
         probability *= self._certainty(root, since.absent)
         kind = noticed or "undecided"
@@ -384,6 +416,20 @@ class RootCauseServer:
             kind = "sensor"
         where = answer.start, incident.detected, incident.last, incident.open
         return Verdict(*where, answer.statistic, probability, reached, kind, doubted=in_doubt)
+
+    def _is_surprised(self, levels):
+        """Whether surprises raise an alarm by the levels of a row, (n_statistics, n_units)."""
+        return any(levels[k].max() > self.levels.thresholds[name] for k, name in enumerate(self.statistics))
+
+    def _of_lasting(self, incident, rows, lasting):
+        """Verdict on an incident by what lasts."""
+        start = max(incident.detected - lasting.age, rows.first)
+        since = rows.between(start, rows.stop)
+        reached = first_rows(since.levels[:, len(self.statistics)] > self.slow.threshold, start)
+        probability = lasting.probability * self._certainty(int(lasting.probability.argmax()), since.absent)
+        where = start, incident.detected, incident.last, incident.open
+        kind = lasting.kind if probability.max() >= DECIDED else "undecided"
+        return Verdict(*where, SLOW, probability, reached, kind)
 
     def _by_energy(self, rows, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""
@@ -410,11 +456,15 @@ class RootCauseServer:
         """Posterior over roots in the rows that are next in a stream."""
         since = replace(state)
         rows, level_rows = self.evidence(here, since), state.point.level_rows
+        lasting = None
+        if self.slow is not None and len(rows.rare):
+            before = self.slow.before(state.slow)
+            lasting = root_of(np.concatenate([before, rows.rare]), len(before), len(rows.rare), self.prior)
         moved = not (state.point is self.nominal_point or state.point.campaign)
         if moved and max(answer.evidence for answer in self._answers_in(rows, level_rows)) < 0:
             rows = self.evidence(here, replace(state, point=self.nominal_point))  # a fault that lasts, nothing else
             level_rows = np.inf
-        return self._attributed(rows, level_rows)
+        return self._attributed(rows, level_rows, lasting)
 
     def _answers_in(self, rows, level_rows):
         """Answers to a named window: that of the statistic that decides, and that of changed dynamics.
@@ -431,7 +481,7 @@ class RootCauseServer:
             answers.append(self.posterior.from_energy(rows))
         return [deciding(answers), self.posterior.from_changes(rows)]
 
-    def _attributed(self, rows, level_rows=np.inf):
+    def _attributed(self, rows, level_rows=np.inf, lasting=None):
         answer, *changes = self._answers_in(rows, level_rows)
         if answer.evidence < 0:
             answer = self.posterior.of_any_size(rows, self.statistics, NAMED_FROM_START, level_rows)
@@ -444,9 +494,12 @@ class RootCauseServer:
             answer = replace(answer, probability=turned)
         answer, noticed = revised(answer, rows, rows.first, self.prior)
         probability = answer.probability * (1.0 if noticed else expit(answer.evidence + _NAMED))
+        statistic = answer.statistic
+        if lasting is not None and not noticed and lasting.is_surer_than(probability):
+            statistic, probability = SLOW, lasting.probability
         probability = probability * self._certainty(int(probability.argmax()), rows.absent)
-        levels = rows.levels[:, self.statistics.index(answer.statistic)]
-        return answer.statistic, probability, levels.max(axis=0)
+        levels = rows.levels[:, list(self.levels.thresholds).index(statistic)]
+        return statistic, probability, levels.max(axis=0)
 
     def _disturbed(self, rows):
         """Units that may be a root and surprise beyond chance in some rows, all of these together."""

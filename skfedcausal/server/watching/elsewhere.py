@@ -134,7 +134,7 @@ def _go_on_with(server, messages, state):
         return
     alone = type(state)(point=server.nominal_point, position=state.position - len(messages[server.names[0]].z))
     rows = server.evidence(messages, alone)
-    state.own, state.monitor, state.averages = server, alone.monitor, alone.averages
+    state.own, state.monitor, state.averages, state.slow = server, alone.monitor, alone.averages, alone.slow
     state.point, state.known, state.incidents, state.last = server.nominal_point, [], [], None
     state.rows = rows.between(max(rows.first + 1, rows.stop - len(state.rows.scaled)), rows.stop)
     state.followed, state.drift = Followed(), 0.0

@@ -48,6 +48,7 @@ class Evidence(NamedTuple):
     unknown : whether inputs are where the plant is not known, (n_rows,), 2 where it has to be learned
     mode : place of the mode that inputs tell, (n_rows,), -1 for none
     beyond : how far inputs are beyond their ranges in the nominal record, (n_rows,)
+    rare : return periods of what lasts, (n_rows, n_kinds, n_units), see :mod:`.slow`; of no kind where none is learned
     """
 
     first: int
@@ -65,6 +66,7 @@ class Evidence(NamedTuple):
     unknown: np.ndarray
     mode: np.ndarray
     beyond: np.ndarray
+    rare: np.ndarray
 
     @property
     def stop(self):
@@ -90,7 +92,7 @@ class Evidence(NamedTuple):
         return Evidence(self.first, **part | {"scaled": part["errors"] @ weight})
 
 
-_BY_UNIT = ("surprise", "given_others", "surplus", "outside", "absent", "levels", "events", "distance")
+_BY_UNIT = ("surprise", "given_others", "surplus", "outside", "absent", "levels", "events", "distance", "rare")
 
 
 # -- jumps -----------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ _HARDLY = 1.2  # times a threshold that false alarms of a budget seldom reach
 _AS_SURE = 1e-6  # of a probability, by which one is not larger than another: those near one differ by rounding
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
+_COLUMNS.append("status")
 _EMPTY = pd.DataFrame([], columns=pd.Index(_COLUMNS))
 
 
@@ -164,6 +165,11 @@ class KnownFaults:
         self._faults[number].append(verdict)
         self.verdicts[verdict.detected], self._number[verdict.detected] = verdict, number
 
+    @property
+    def over(self):
+        """First alarms of what lasts no longer."""
+        return frozenset().union(*(verdict.ends for verdict in self.verdicts.values()))
+
     def of(self, detected):
         """Faults that hold some of these first alarms, lists of verdicts in the order of their alarms."""
         return [self._faults[number] for number in sorted({self._number[row] for row in detected})]
@@ -187,8 +193,11 @@ def _is_of(fault, verdict, latest):
     return fault is latest and verdict.resumes is not None and bool(verdict.resumes[root])
 
 
-def incident_row(verdict, names, offset=0, index=None, repeats=()):
-    """One row of the table of incidents, by column; `repeats` are later verdicts on the same fault."""
+def incident_row(verdict, names, offset=0, index=None, repeats=(), over=frozenset()):
+    """One row of the table of incidents, by column; `repeats` are later verdicts on the same fault.
+
+    Of faults that became the operating point those with first alarms in `over` are over.
+    """
     order = np.argsort(-verdict.probability, kind="stable")
     first = verdict.first_rows
     moved = [k for k in np.argsort(first, kind="stable") if first[k] >= 0]
@@ -198,6 +207,12 @@ def incident_row(verdict, names, offset=0, index=None, repeats=()):
 
     def end(one):
         return np.nan if one.open else place(one.stop - 1)
+
+    def status():
+        if any(one.open for one in (verdict, *repeats)):
+            return "active"
+        lasts = any(one.settled and one.detected not in over for one in (verdict, *repeats))
+        return f"running at a new level since {place(verdict.start)}" if lasts else "ended"
 
     best = float(verdict.probability[order[0]])
     return {
@@ -211,21 +226,22 @@ def incident_row(verdict, names, offset=0, index=None, repeats=()):
         "ranking": [(names[k], float(verdict.probability[k])) for k in order],
         "kind": verdict.kind,
         "repeats": [(place(one.detected), end(one)) for one in repeats],
+        "status": status(),
     }
 
 
-def fault_row(fault, names, offset=0, index=None):
+def fault_row(fault, names, offset=0, index=None, over=frozenset()):
     """One row of the table for all verdicts on the same fault: the surest names it, the first says when it began."""
     first, *later = fault
     named = first.doubted and first.probability.max() >= DECIDED
     surest = max(one.probability.max() for one in fault) - _AS_SURE
     best = first if named else next(one for one in fault if one.probability.max() >= surest)
     if best is not first:
-        where = {name: getattr(first, name) for name in ("start", "detected", "last", "open", "end")}
+        where = {name: getattr(first, name) for name in ("start", "detected", "last", "open", "end", "settled")}
         kind = first.kind if best.kind == "drift" else best.kind  # what was an alarm is no drift for going on as one
         reached = np.where(first.first_rows >= 0, first.first_rows, best.first_rows)
         best = replace(best, **where, kind=kind, first_rows=reached)
-    return incident_row(best, names, offset, index, later)
+    return incident_row(best, names, offset, index, later, over)
 
 
 def incident_table(rows):

@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 from ...statespace.detection.energy import block_diagonal, block_sums
 from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_scores
-from ...statespace.episodes import episodes
+from ...statespace.episodes import episodes, inner_rows
 from ...statespace.matrices import eigen_root, floor_eigenvalues
 from ...statespace.simulation import simulated_information, simulated_states
 from .thresholds import alarm_runs
@@ -25,6 +25,7 @@ _MOST_ABSENT = 0.5  # share of the nominal rows in which a unit may be absent
 _MOST_GAPS = 8  # segments without some unit that are cut out of the nominal record
 _LEAST_RUN = 4  # rows after the first that a segment must have to learn from it
 _MIN_ROWS = 4
+_CURVED_ROWS = 30.0  # of a squared correlation, over the rows, that chance has nowhere
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
 _REWEIGHTINGS = 3
 
@@ -223,6 +224,25 @@ def direct_causes(A, covariance, slices, least=0.02):
         shares = np.linalg.solve(covariance[effect, effect], carried)
         causes[m, k] = np.trace(shares) > least * len(shares)
     return causes
+
+
+def curved_causes(x, starts, slices, least=0.02):
+    """Whether the size of a unit's states, not their sign, moves those of another, (n_units, n_units).
+
+    If only by way of others. By the squared correlation of what a linear model of rows x leaves of either. Row: effect,
+    column: cause.
+    """
+    rows, z = inner_rows(len(x), starts), (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
+    past = np.column_stack([np.ones(len(rows)), z[rows - 1]])
+    both = np.hstack([z[rows], np.abs(z[rows - 1])])
+    left = both - past @ np.linalg.lstsq(past, both, rcond=None)[0]
+    n = x.shape[1]
+    shares = np.nan_to_num(np.corrcoef(left.T)[:n, n:] ** 2)
+    shares = np.array([[shares[a, b].max() for b in slices] for a in slices])
+    curved = shares > least + _CURVED_ROWS / len(rows)
+    for _ in slices:
+        curved |= curved @ curved
+    return curved & ~np.eye(len(slices), dtype=bool)
 
 
 def usual_windows(held_out, slices, horizon, least):

@@ -70,6 +70,10 @@ class OperatingPoint:
         """The operating point with other means."""
         return replace(self, errors=self.errors + errors, scaled=self.scaled + scaled, **changes)
 
+    def campaign_level(self, innovation_cov):
+        """Mean of the states there, (n,), of a campaign; of what came to stay zero, which is no reason to forget it."""
+        return self.predicted + innovation_cov @ self.scaled if self.campaign else np.zeros_like(self.scaled)
+
     @property
     def spread(self):
         """Standard deviation of a slow average of rows there over that at a point known exactly."""

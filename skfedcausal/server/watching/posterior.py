@@ -39,6 +39,7 @@ _TOGETHER = 16  # windows whose likelihood ratios stay in cache
 _UNKNOWN = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
 _BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
 _UNFORESEEN = 2 / 3  # most certainty in a root that leaves much unexplained where another unit was first, or is one too
+_UPSTREAM = 0.9  # of the probability of a root that is that of one upstream which the model does not know to act on it
 _EARLIER = 0.75  # of the probability of such a root of a named window that is that of the unit in alarm before it
 _LESS = 1e-13  # share by which a unit ranks below another of the same probability
 
@@ -216,6 +217,24 @@ def in_turn_of_alarms(probability, first_rows, disturbed):
     revised = probability.copy()
     revised[first] = max(probability[first], _EARLIER * probability[root])
     revised[root] = (1 - _EARLIER) * probability[root]
+    return revised
+
+
+def upstream(probability, first_rows, curved):
+    """The probabilities of an incident where units act on the likeliest root in a way that the model does not know.
+
+    `curved`, (n_units, n_units), says which act on which so. That of these which was in alarm no later than the root,
+    and first, has most of its probability.
+    """
+    root = int(probability.argmax())
+    own = first_rows[root]
+    earlier = curved[root] & (first_rows >= 0) & ((first_rows <= own) | (own < 0))
+    sources = earlier & ~(curved & earlier).any(axis=1)
+    if not sources.any():
+        return probability
+    first, revised = int(np.where(sources, first_rows, first_rows.max() + 1).argmin()), probability.copy()
+    revised[first] = min(1.0, probability[first] + _UPSTREAM * probability[root])
+    revised[root] = (1 - _UPSTREAM) * probability[root]
     return revised
 
 

@@ -11,6 +11,7 @@ from .incidents import HORIZON, LOOKBACK, SWITCH, Incident, Verdict, follow
 from .inputs import FORESEEN, LEARNED
 from .monitor import MonitorState
 from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
+from .slow import SLOW, USUAL, strongest
 from .thresholds import GAP
 
 KEPT = LOOKBACK + HORIZON + GAP + 2  # rows that are kept to judge incidents by
@@ -35,6 +36,8 @@ class StreamState:
     point: OperatingPoint | None = None
     known: list = field(default_factory=list)  # other operating points the plant was at
     followed: Followed = field(default_factory=Followed)
+    slow: Any = None  # SlowState of a plant that is watched for what lasts
+    standing: list = field(default_factory=list)  # Standing of what lasts after its alarm
     last: Incident | None = None  # the one that began last
     inputs: Any = None  # InputState of a plant with inputs
     modes: Any = None  # Modes of a plant whose inputs tell them
@@ -74,17 +77,21 @@ def taken(server, messages, state):
 
 def take(server, messages, state):
     """Evidence of the next rows, up to the first at which the operating point changes, and incidents they touch."""
-    before = state.monitor, state.averages, state.position, state.inputs, state.noticing
+    before = state.monitor, state.averages, state.position, state.inputs, state.noticing, state.slow
     new = server.evidence(messages, state)
     turn = _followed(server, new, state)
     if turn.row < new.stop:
-        state.monitor, state.averages, state.position, state.inputs, state.noticing = before
+        state.monitor, state.averages, state.position, state.inputs, state.noticing, state.slow = before
         messages = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(messages, state)
     if state.modes is not None and state.position % FOLLOWED == 0:
         state.modes.learn()
     touched, learns = list(state.incidents), state.to_learn is not None
-    if not (touched or learns) and turn.point is None and max(len(new.scaled), len(state.later)) < _TOGETHER:
+    if (
+        not (touched or learns or state.standing)
+        and turn.point is None
+        and max(len(new.scaled), len(state.later)) < _TOGETHER
+    ):
         state.later.append(new)
         return new, touched
     before_them = state.gathered()
@@ -93,6 +100,8 @@ def take(server, messages, state):
         if incident.verdict is None:
             _compare_with_last(server, incident, rows, state)
         server.judge(rows, [incident], new.first)
+    closed = [i for i in touched if not i.open and i.end is None and i.detected + HORIZON < rows.stop]
+    touched += _standing(rows, new, closed, state)
     state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
     _forget_before(i for i in touched if not i.open and i.detected + HORIZON < rows.stop)
     state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
@@ -108,6 +117,42 @@ def take(server, messages, state):
     if learns:
         gather(server, new, messages, state)
     return new, touched
+
+
+class Standing(NamedTuple):
+    """An incident of what lasts that stands when its alarm is over: by one kind of evidence at one unit."""
+
+    incident: Incident
+    kind: int
+    unit: int
+
+    def usual_rows(self, rows):
+        """Whether its evidence was as usual in each row and in those of a pause before it."""
+        usual = rows.rare[:, self.kind, self.unit] < USUAL
+        return np.convolve(usual, np.ones(GAP), mode="full")[: len(usual)] >= GAP
+
+
+def _standing(rows, new, closed, state):
+    """Incidents that stand from now on, those of some that are `closed` and no longer judged, or that end."""
+    changed, standing = [], []
+    for one in state.standing:
+        ends = np.flatnonzero(one.usual_rows(rows)[new.first - rows.first :])
+        if not len(ends):
+            standing.append(one)
+            continue
+        end = new.first + int(ends[0])
+        ended = {"settled": False, "end": max(end - GAP + 1, one.incident.verdict.last)}
+        one.incident.verdict = replace(one.incident.verdict, **ended)
+        changed.append(one.incident)
+    for incident in closed:
+        if incident.verdict.statistic == SLOW and incident.detected >= rows.first:
+            unit = int(incident.verdict.probability.argmax())
+            one = Standing(incident, strongest(rows.rare[incident.detected - rows.first, :, unit]), unit)
+            if not one.usual_rows(rows)[incident.detected - rows.first :].any():
+                incident.verdict = replace(incident.verdict, settled=True)
+                standing.append(one)
+    state.standing = standing
+    return changed
 
 
 class Turn(NamedTuple):
@@ -238,6 +283,7 @@ def pause(state):
     state.forget_rows()
     _forget_before(state.incidents)
     state.monitor, state.averages, state.incidents, state.followed = MonitorState(), None, [], Followed()
+    state.slow = None
     state.to_learn = None if state.to_learn is None else []
 
 
@@ -309,6 +355,8 @@ def _move(point, state):
         del state.known[forgettable[0]]
     state.forget_rows()
     _forget_before(state.incidents)
+    if point.campaign or state.point.campaign:
+        state.slow = None  # its means are of rows at the other level
     state.point, state.averages, state.incidents = point, None, []
     state.followed, state.drift = Followed(), 0.0
 

@@ -150,6 +150,7 @@ class AlarmLevels:
 
     def __init__(self, statistics, model, slices):
         self.statistics, self.model, self.slices = statistics, model, slices
+        self._rises = np.zeros(0)
         self._sums = block_sums(slices)
         # Wilson & Hilferty's normal score of a chi-square variable makes units of any size comparable
         self._size = np.array([b.stop - b.start for b in slices])
@@ -171,10 +172,21 @@ class AlarmLevels:
         self._roots = [root / factor for root in self._roots]
         relative = [self.relative(self.rows(s, h)[0]) for s, h in zip(surprise, held, strict=True)]
         n_alarms = sum(len(alarm_runs(rows.max(axis=1) > 1, GAP)) for rows in relative)
-        low, high = rate_interval(n_alarms, n_rows)
-        rates = {"asked": 1 / run_length, "achieved": n_alarms / n_rows, "low": low, "high": high}
-        self.false_alarms = rates | {"n_alarms": n_alarms, "n_steps": n_rows}
+        self._tell(1 / run_length, n_alarms, n_rows)
         return self
+
+    def take_in(self, name, threshold, n_alarms):
+        """Take in a statistic that was learned by itself, at the same budget; with its alarms in the nominal record."""
+        self.thresholds[name] = threshold
+        self._rises = np.append(self._rises, 1 / np.log(10))  # of log10 return periods
+        told = self.false_alarms
+        self._tell(2 * told["asked"], told["n_alarms"] + n_alarms, told["n_steps"])
+
+    def _tell(self, asked, n_alarms, n_rows):
+        """Store the rates asked for and achieved."""
+        low, high = rate_interval(n_alarms, n_rows)
+        rates = {"asked": asked, "achieved": n_alarms / n_rows, "low": low, "high": high}
+        self.false_alarms = rates | {"n_alarms": n_alarms, "n_steps": n_rows}
 
     def _thresholds(self, surprise, held, run_length, rng):
         """Levels of segments drawn in blocks that spend the budget: one alarm in a run length.

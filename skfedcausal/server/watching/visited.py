@@ -20,6 +20,7 @@ _PER_COEFFICIENT = 4  # rows for each coefficient of an equation at least
 _SHORTEST = 60  # rows between two switches
 _VISITED = 120  # rows of a level at least
 _SETTLING = 40  # rows after a switch that are not of the level yet, at most a quarter of those until the next one
+_AT_AN_END = 0.1  # share of the rows that a level at an end of the record has at least
 _LEAST = 20  # rows of a stretch, where an episode begins or ends beside a switch
 _MOST_LEVELS, _MOST_SWITCHES = 4, 8
 _CHANCE = 1e-9  # of a step anywhere in a record without one, or of two levels for one
@@ -59,7 +60,14 @@ def visited(x, starts):
             if stop - first >= _LEAST:
                 found.append(Stretch(first, stop, level))
     sizes = np.bincount(levels, np.diff(edges))
-    return found if 1 < len(sizes) <= _MOST_LEVELS and sizes.min() >= _VISITED else []
+    is_switched = 1 < len(sizes) <= _MOST_LEVELS and sizes.min() >= _VISITED
+    return found if is_switched and not _is_at_an_end(levels, sizes / len(x)) else []
+
+
+def _is_at_an_end(levels, shares):
+    """Whether all levels but one are a start-up, or something that only begins: short, once, where a record ends."""
+    ends = {end for end in (levels[0], levels[-1]) if levels.count(end) == 1 and shares[end] < _AT_AN_END}
+    return len(shares) - len(ends) <= 1
 
 
 class _Record:

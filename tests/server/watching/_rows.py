@@ -22,5 +22,6 @@ def evidence(n_rows, n_units, n_states=1, *, first=0, n_statistics=1, **series):
         "unknown": np.zeros(n_rows, dtype=int),
         "mode": np.full(n_rows, -1),
         "beyond": np.zeros(n_rows),
+        "rare": np.zeros((n_rows, 0, n_units)),
     }
     return Evidence(first, **(quiet | series))

@@ -24,6 +24,7 @@ from skfedcausal.server.watching.nominal import (
 )
 from skfedcausal.server.watching.operating import Level, OperatingPoint
 from skfedcausal.server.watching.posterior import Answer, together
+from skfedcausal.server.watching.slow import SlowWatch
 from skfedcausal.server.watching.thresholds import AlarmLevels
 from skfedcausal.statespace.detection.energy import ConditionalEnergy
 from skfedcausal.statespace.kalman import filtered_states, predicted_states
@@ -101,9 +102,11 @@ def test_rows_of_evidence_are_surprises_over_their_nominal_means(plant, detector
         rows.starts,
         [s - level for s in nominal],
         [scaled @ detector.model.held for _, scaled, _ in models],
-        200.0,
+        400.0,  # half of the budget is for what lasts
         rng,
     )
+    slow = SlowWatch.learn(rows, detector.slices, 400.0)
+    levels.take_in("slow", slow.threshold, slow.n_alarms)
     assert detector.levels.thresholds == pytest.approx(levels.thresholds)
     assert detector.levels.false_alarms == levels.false_alarms
 
@@ -129,8 +132,11 @@ def test_rows_of_evidence_are_surprises_over_their_nominal_means(plant, detector
     assert_allclose(evident.outside, outside.relative(found.states, distance))
     assert_array_equal(evident.absent, ~there)
     expected, averages = levels.rows(surprise, found.scaled @ detector.model.held)
-    assert_allclose(evident.levels, expected, atol=1e-12)
-    assert_allclose(detector.relative_levels(new), levels.relative(expected), atol=1e-12)
+    assert_allclose(evident.levels[:, :2], expected, atol=1e-12)
+    slow, rare, _ = slow.rows(found.states, distance, there, None)
+    assert_allclose(evident.levels[:, 2], slow, atol=1e-12)
+    assert_allclose(evident.rare, rare, atol=1e-12)
+    assert_allclose(detector.relative_levels(new), levels.relative(evident.levels), atol=1e-12)
     for one, other in zip(state.averages, averages, strict=True):
         assert_allclose(one, other, atol=1e-12)
 

@@ -148,6 +148,7 @@ def test_rows_tell_places_path_and_ranking():
         "ranking": [("b", 0.5), ("c", 0.3), ("a", 0.2)],
         "kind": "process",
         "repeats": [],
+        "status": "ended",
     }
     assert np.isnan(incident_row(verdict(open=True), NAMES)["end"])
     assert incident_row(verdict(first_rows=(0, -1, -1), start=0), NAMES)["path"] == [("a", 0)]
@@ -167,6 +168,7 @@ def test_equal_units_keep_their_order():
 
 def test_tables_have_their_columns_also_without_incidents():
     columns = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
+    columns.append("status")
     empty = incident_table([])
     assert list(empty.columns) == columns
     assert len(empty) == 0

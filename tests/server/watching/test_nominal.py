@@ -17,6 +17,7 @@ from skfedcausal.server.watching.nominal import (
     attended_rows,
     complete_distance,
     complete_states,
+    curved_causes,
     direct_causes,
     draw_states,
     filled_states,
@@ -489,3 +490,14 @@ def test_units_of_measurement_that_differ_beyond_digits_hold_no_rank_back():
     assert_allclose(_noise_of(J) @ J, np.eye(3), rtol=0, atol=1e-6)
     few = np.diag([1.0, 2.0])
     assert_array_equal(_noise_of(few), np.linalg.pinv(few, hermitian=True))
+
+
+def test_units_that_act_by_their_size_are_told_and_those_beyond_them():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 4))
+    for t in range(1, 3000):
+        x[t, 1] += np.abs(x[t - 1, 0])
+        x[t, 2] += x[t - 1, 1] ** 2
+        x[t, 3] += x[t - 1, 0]
+    found = curved_causes(x, (0,), [slice(k, k + 1) for k in range(4)])
+    assert np.argwhere(found).tolist() == [[1, 0], [2, 0], [2, 1]]

@@ -25,6 +25,7 @@ from skfedcausal.server.watching.posterior import (
     shift_answers,
     softmax,
     together,
+    upstream,
 )
 from skfedcausal.statespace.detection.dynamics import gain_changes, own_change_ratios
 from skfedcausal.statespace.detection.shift import (
@@ -628,3 +629,15 @@ def test_units_without_prior_are_never_the_root_nor_spoil_the_scale():
     assert found.probability[1] == 0.0
     assert found.probability[[0, 2]].max() > 0.4
     assert np.isfinite(found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("first_rows", "first"),
+    [([4, 5, 6], 0), ([4, 4, 4], 0), ([7, 5, 6], 1), ([-1, -1, 6], 2), ([-1, 4, -1], 1)],
+)
+def test_of_units_that_act_on_the_root_unforeseen_the_first_in_alarm_is_it(first_rows, first):
+    """Those that are moved by another of them are none."""
+    curved = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0]], dtype=bool)
+    found = upstream(np.array([0.0, 0.0, 1.0]), np.array(first_rows), curved)
+    assert found.argmax() == first
+    assert_allclose(found.sum(), 1.0)

@@ -1,0 +1,388 @@
+"""Faults that are small and last: an alarm beside that of surprises, and the unit without which all is as usual.
+
+Whether what lasts is rare is told by return periods, learned from rows held out twice: a stretch of the nominal record
+is judged by a model that was learned without it, and by return periods that were, too. With one of the two the largest
+of hundreds of statistics would be judged by the very rows that made it the largest.
+
+Only what is new counts. What stood high for a day, be it a fault that goes on or another way of running, counts from
+where it stood, so that it swallows no later fault.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from ...statespace.detection.energy import block_sums
+from ...statespace.episodes import episodes
+from .lasting import (
+    CLOCKS,
+    GIVEN,
+    KINDS,
+    LAGS,
+    LOUDER,
+    LOUDER_GIVEN,
+    N_KINDS,
+    N_SERIES,
+    NEWS,
+    QUIETER,
+    QUIETER_GIVEN,
+    SAMPLED,
+    SHIFT,
+    Coordinates,
+    LastingModel,
+    Means,
+    News,
+    Window,
+    lagged_states,
+    piece_sums,
+    window_means,
+)
+from .rarity import ABSENT, ReturnPeriods
+from .thresholds import GAP, alarm_runs
+
+
+def _places(*kinds):
+    """Places of these kinds among those of all clocks."""
+    return [len(KINDS) * clock + kind for clock in range(len(CLOCKS)) for kind in kinds]
+
+
+SLOW = "slow"  # name of the statistic
+DAY = max(CLOCKS)  # rows that are looked back at for what stood high before
+_LEAST_DAY = 48  # rows of it that have to be there
+_BEFORE = 24  # rows before an alarm that may be its own
+_FOLDS = 6
+_ROWS_EACH = 8  # of a piece
+_MOST_PIECES = 6000  # of a nominal record, for longer pieces
+_LONGEST_PIECE = 16
+_LEAST_BLOCKS, _LEAST_BLOCK = 60, 16  # of the nominal record, in rows of a block
+_LEAST_DAYS = 8  # lengths of the longest window that episodes have, at least
+_ALARMING = _places(SHIFT, LOUDER, QUIETER, GIVEN)  # news given others say who it is, not that there is something
+_LOUDEST = 1.05  # times its threshold that a level is at most, so that a louder surprise is another incident
+_STOOD, _FREE = 2.0, 1.5  # a kind counts beyond so many times its mean before, less that
+_HIGHEST_THRESHOLD, _LEAST_THRESHOLD = 12.0, 0.3
+_AT_ONCE = 4096  # rows, a multiple of any piece
+
+_BY_ITSELF = _places(SHIFT, LOUDER, QUIETER)  # readings of a fault: sensors of its unit lie, and others saw nothing
+_QUIETER, _CLEARLY = _places(QUIETER), 4.0  # and the return period from which it is that, whatever else is shown
+_BY_OTHERS = _places(GIVEN, NEWS, LOUDER_GIVEN, QUIETER_GIVEN)  # or its process moved, and others follow
+_LEFT = 2.0  # return period, log10, below which nothing is left to be explained
+_PER_LEFT = 0.5 * np.log(10)  # of log probability lost per unit that is left unexplained
+_PER_OWN = 0.5  # gained by what the unit shows itself
+USUAL = 2.0  # return period of what a unit shows on any day
+_MOST_LEFT, _MOST_OWN = 12.0, 6.0
+WAIT = 32  # rows after an alarm by which its root is told
+_OWN_ROWS = 8  # before an alarm, which may be of what it tells
+_OUTSIDE = 4.5  # what a disturbance that no unit measures leaves, at the same scale
+_SUREST = 0.85  # of a unit: all else may have come in from outside through the first unit that shows it
+_SURE, _NAMED = 0.8, 0.9  # probability from which what lasts names a root, and from which surprises do
+QUIET = "quieter"
+_NAMES = {SHIFT: "level", GIVEN: "level", NEWS: "level", LOUDER: "louder", LOUDER_GIVEN: "louder"}
+_NAMES |= {QUIETER: QUIET, QUIETER_GIVEN: QUIET}
+
+
+class SlowState(NamedTuple):
+    """Where a stream stands.
+
+    states, there : the last rows, from LAGS before the piece on that is not whole yet, and whether they were there
+    pieces, counts : sums of the last pieces, see :mod:`.lasting`
+    rare : return periods of the last pieces, (n_pieces, N_KINDS, n_units); alarms : the Pulses after them
+    """
+
+    states: np.ndarray
+    there: np.ndarray
+    pieces: np.ndarray
+    counts: np.ndarray
+    rare: np.ndarray
+    alarms: "Pulses"
+
+
+class Pulses(NamedTuple):
+    """Alarms of what lasts, which would last as long: each unit raises one, in one row, and again once it was quiet.
+
+    For how many pieces each unit has been quiet, (n_units,), and the levels after the last one, (n_units,).
+    """
+
+    quiet: np.ndarray
+    level: np.ndarray
+
+    def after(self, levels, threshold, n_rows):
+        """Levels of further pieces of `n_rows` rows as they are told, (n_pieces, n_units), and pulses after them."""
+        told, quiet, passed = np.minimum(levels, threshold), self.quiet, 0
+        for k in np.flatnonzero((levels > threshold).any(axis=1)).tolist():
+            over, quiet = levels[k] > threshold, quiet + (k - passed)
+            begins = over & (quiet >= GAP // n_rows)
+            told[k] = np.where(begins, np.minimum(levels[k], _LOUDEST * threshold), told[k])
+            quiet, passed = np.where(over, 0, quiet + 1), k + 1
+        return told, Pulses(quiet + len(levels) - passed, np.minimum(levels[-1], threshold))
+
+
+@dataclass(frozen=True, eq=False)
+class SlowWatch:
+    """Alarm levels and evidence of what lasts; `n_alarms` are those in the nominal record."""
+
+    coordinates: Coordinates
+    model: LastingModel
+    rarity: ReturnPeriods
+    threshold: float = np.inf
+    n_alarms: int = 0
+
+    @classmethod
+    def learn(cls, rows, slices, run_length):
+        """From :class:`.nominal.NominalRows`; None where these are too few to tell what is rare."""
+        if len(rows.x) < _LEAST_BLOCKS * _LEAST_BLOCK:
+            return None
+        coordinates = Coordinates.learn(rows.x, rows.distance, slices)
+        learning = _Learning(coordinates.of(rows.x, rows.distance), rows.starts, coordinates.slices)
+        if learning.n_days < _LEAST_DAYS:
+            return None
+        rare, model, rarity = learning.held_out_twice()
+        watch = cls(coordinates, model, rarity)
+        news = np.concatenate([watch.news(rare[i:j]) for i, j in learning.parts])
+        top = news[:, _ALARMING].max(axis=(1, 2))
+        threshold = _threshold(top, model.n_rows, len(rows.x) / run_length)
+        n_alarms = len(alarm_runs(top > threshold, DAY // model.n_rows))
+        return replace(watch, threshold=threshold, n_alarms=n_alarms)
+
+    def news(self, rare, before=None):
+        """What return periods (n_pieces, N_KINDS, n_units) are beyond what they were in the day before.
+
+        ABSENT where nothing is known of these, or of that day.
+        """
+        last, first = _BEFORE // self.model.n_rows, DAY // self.model.n_rows
+        empty = np.full((first, *rare.shape[1:]), ABSENT)
+        values = np.concatenate([empty if before is None else np.concatenate([empty, before])[-first:], rare])
+        day = sliding_window_view(values[: len(values) - last], first - last, axis=0)[: len(rare)]
+        there = day > ABSENT
+        n_there = there.sum(axis=-1)
+        stood = np.where(there, day, 0.0).sum(axis=-1) / np.maximum(n_there, 1)
+        known = (rare > ABSENT) & (self.model.n_rows * n_there >= _LEAST_DAY)
+        return np.where(known, rare - np.maximum(_STOOD * stood - _FREE, 0.0), ABSENT)
+
+    def rows(self, x, distance, present, state):
+        """Alarm levels (n_rows, n_units) and return periods (n_rows, N_KINDS, n_units) of the next rows of an episode.
+
+        From states (n_rows, n), off-subspace numbers and whether units are there, (n_rows, n_units); with the state
+        after them. Both are those after the last piece that is whole.
+        """
+        model, n_rows, kept = self.model, self.model.n_rows, DAY // self.model.n_rows
+        there = self.coordinates.there(present)
+        states = np.where(there, self.coordinates.of(x, distance), 0.0)
+        state = self._begun(states.shape[1]) if state is None else state
+        joined, known = np.concatenate([state.states, states]), np.concatenate([state.there, there])
+        n_waiting = len(state.states) - LAGS
+        stop = (n_waiting + len(x)) // n_rows * n_rows
+        if not stop:
+            held = (np.broadcast_to(a, (len(x), *a.shape)) for a in (state.alarms.level, self._last(state)))
+            return *held, SlowState(joined, known, *state[2:])
+        done = LAGS + stop
+        series = model.news.series(lagged_states(joined, np.arange(LAGS, done)), joined[LAGS:done])
+        if not known[:done].all():
+            whole_past = np.logical_and.reduce([known[k : done - LAGS + k] for k in range(LAGS + 1)])
+            series = np.where(whole_past[:, None], series, np.nan)
+        sums, counts = piece_sums(series, n_rows)
+        pieces, all_counts = np.concatenate([state.pieces, sums]), np.concatenate([state.counts, counts])
+        rare = model.by_kind(self.rarity.of(model.statistics(pieces, all_counts, len(state.pieces))))
+        level = self.news(rare, state.rare)[:, _ALARMING].max(axis=1)
+        levels, alarms = state.alarms.after(level, self.threshold, n_rows)
+        levels = np.concatenate([state.alarms.level[None], levels])
+        shown = np.concatenate([self._last(state)[None], rare])
+        place, waits = np.divmod(n_waiting + np.arange(1, len(x) + 1), n_rows)
+        history = np.concatenate([state.rare, rare])
+        last = joined[stop:], known[stop:], pieces[-kept:], all_counts[-kept:], history[-kept:]
+        told = np.where(waits[:, None] > 0, np.minimum(levels[place], self.threshold), levels[place])
+        return told, shown[place], SlowState(*last, alarms)
+
+    @staticmethod
+    def _last(state):
+        """Return periods after the last piece, (N_KINDS, n_units)."""
+        return state.rare[-1] if len(state.rare) else np.full(state.rare.shape[1:], ABSENT)
+
+    def before(self, state):
+        """Return periods of the rows of the day before a stream goes on, (n_rows, N_KINDS, n_units)."""
+        rare = np.zeros((0, N_KINDS, len(self.model.slices))) if state is None else state.rare
+        return rare.repeat(self.model.n_rows, axis=0)
+
+    def _begun(self, n):
+        """Where an episode begins."""
+        n_units, of_row = len(self.model.slices), (0, N_SERIES, n)
+        return SlowState(
+            np.zeros((LAGS, n)),
+            np.zeros((LAGS, n), dtype=bool),
+            np.zeros(of_row),
+            np.zeros((0, n), dtype=int),
+            np.zeros((0, N_KINDS, n_units)),
+            Pulses(np.full(n_units, GAP), np.zeros(n_units)),
+        )
+
+
+def strongest(rare):
+    """Kind of alarming evidence that is rarest, of one unit and row, (N_KINDS,)."""
+    return _ALARMING[int(rare[_ALARMING].argmax())]
+
+
+class SlowRoot(NamedTuple):
+    """Where what lasts began: probability of each unit, (n_units,), what is left to one that it came in from outside.
+
+    `kind` is that of the fault at the likeliest unit, `age` for how many rows this had been unusual at the alarm.
+    """
+
+    probability: np.ndarray
+    kind: str
+    age: int
+
+    def is_surer_than(self, probability):
+        """Whether it names a root for sure and surprises, by which units have a `probability`, do not.
+
+        Who is quieter surprises others, and is told by what lasts alone.
+        """
+        return self.probability.max() >= _SURE and (self.kind == QUIET or probability.max() < _NAMED)
+
+
+def root_of(rare, at, wait, prior):
+    """:class:`SlowRoot` of what is new from row `at` of some on, from return periods (n_rows, N_KINDS, n_units).
+
+    The root is the unit without which the others show least, read in two ways: by what units show of themselves (its
+    sensors lie, and others saw nothing) or given the others (its process moved, and others follow).
+    """
+    news = rare[at : at + wait + 1].max(axis=0)
+    before = rare[max(at - DAY, 0) : max(at - _OWN_ROWS, 0)]
+    if len(before) >= _LEAST_BLOCK:
+        news = news - np.maximum(before.max(axis=0) - _FREE, 0.0)
+    left, own = _left_without(news[_BY_ITSELF], news.max()), news[_BY_ITSELF].max(axis=0)
+    left_given, own_given = _left_without(news[_BY_OTHERS], news.max()), news[_BY_OTHERS].max(axis=0)
+    given = (left_given < left) | ((left_given == left) & (own_given > own))
+    left, own = np.where(given, left_given, left), np.where(given, own_given, own)
+    gain = _PER_OWN * np.clip(own - USUAL, 0.0, _MOST_OWN)
+    weight = np.log(np.maximum(prior * len(prior), 1e-300)) - _PER_LEFT * np.minimum(left, _MOST_LEFT) + gain
+    outside = _PER_OWN - _PER_LEFT * _OUTSIDE
+    odds = np.exp(weight - max(weight.max(), outside))
+    probability = odds / (odds.sum() + np.exp(outside - max(weight.max(), outside)))
+    unit = int(probability.argmax())
+    quiet, own_kinds = news[_QUIETER, unit].max() > _CLEARLY, news[_BY_ITSELF, unit].max() > _LEFT
+    kinds = _QUIETER if quiet else _BY_ITSELF if own_kinds else _BY_OTHERS
+    kind = kinds[int(news[kinds, unit].argmax())]
+    usual = np.flatnonzero(rare[:at, kind, unit] < USUAL)
+    age = at - 1 - int(usual[-1]) if len(usual) else 0
+    return SlowRoot(np.minimum(probability, _SUREST), _NAMES[kind % len(KINDS)], age)
+
+
+def _left_without(news, most):
+    """What the other units show without each unit, (n_units,), at least what is usual, from (n_kinds, n_units).
+
+    A unit that shows nothing itself explains nothing: what is left is the `most` that anything shows.
+    """
+    shown = news.max(axis=0)
+    others = np.array([np.delete(shown, unit).max(initial=0.0) for unit in range(len(shown))])
+    return np.maximum(np.where(shown > _LEFT, others, most), _LEFT)
+
+
+def _threshold(top, n_rows, wanted):
+    """Least level that the largest levels of a nominal record, (n_pieces,), pass as often as is wanted.
+
+    Fewer than one alarm is one that comes once in as many records.
+    """
+    tried = np.arange(_HIGHEST_THRESHOLD, _LEAST_THRESHOLD, -0.02)
+    n_alarms = (len(alarm_runs(top > level, DAY // n_rows)) for level in tried)
+    beyond = next((k for k, n in enumerate(n_alarms) if n > max(wanted, 1.0)), len(tried))
+    return float(tried[max(beyond - 1, 0)] + max(0.0, -np.log10(wanted)))
+
+
+class _Learning:
+    """A nominal record, (n_samples, n), in pieces: what stretches of it are like by what the others teach."""
+
+    def __init__(self, states, starts, slices):
+        self.states, self.slices = states, slices
+        self.n_rows = _ROWS_EACH
+        while len(states) > _MOST_PIECES * self.n_rows and self.n_rows < _LONGEST_PIECE:
+            self.n_rows *= 2
+        self.rows, self.parts, piece, n_pieces = [], [], np.full(len(states), -1), 0
+        for start, stop in episodes(starts, len(states)):
+            n = (stop - start) // self.n_rows
+            piece[start : start + n * self.n_rows] = n_pieces + np.arange(n).repeat(self.n_rows)
+            piece[start : min(start + LAGS, stop)] = -1  # no past
+            if n:
+                self.rows.append((start, n))
+                self.parts.append((n_pieces, n_pieces + n))
+            n_pieces += n
+        self.n_days = sum((stop - start) // DAY for start, stop in episodes(starts, len(states)))
+        self.fold = np.minimum(np.arange(n_pieces) * _FOLDS // max(n_pieces, 1), _FOLDS - 1)
+        self.of_row = np.append(self.fold, -1)[piece]
+
+    @cached_property
+    def _by_fold(self):
+        return [self._moments(np.flatnonzero(self.of_row == k)) for k in range(_FOLDS)]
+
+    def _moments(self, rows):
+        """Moments of lagged states with themselves and with the states, some rows at a time."""
+        n = self.states.shape[1]
+        squares, products = np.zeros((LAGS * n, LAGS * n)), np.zeros((LAGS * n, n))
+        for first in range(0, len(rows), _AT_ONCE):
+            here = rows[first : first + _AT_ONCE]
+            lagged = lagged_states(self.states, here)
+            squares += lagged.T @ lagged
+            products += lagged.T @ self.states[here]
+        return squares, products
+
+    def _news(self, left_out=None):
+        """News by what all rows teach but those of a stretch."""
+        moments = [m for k, m in enumerate(self._by_fold) if k != left_out]
+        rows = np.flatnonzero((self.of_row >= 0) & (self.of_row != (-1 if left_out is None else left_out)))
+        some = rows[:: -(-len(rows) // SAMPLED)]
+        lagged = lagged_states(self.states, some)
+        squares, products = (sum(parts) for parts in zip(*moments, strict=True))
+        return News.learn((squares, products), self.slices, len(rows), lagged, self.states[some])
+
+    def _windows(self, means, left_out=None):
+        """What nominal means are like in all pieces but those of a stretch."""
+        sums, learned = block_sums(self.slices), self.fold != left_out
+        return tuple(
+            Window.learn(one, learned, self.slices, sums, clock) for clock, one in zip(CLOCKS, means, strict=True)
+        )
+
+    def _means(self, pieces):
+        """:class:`Means` of each clock, of episodes one below the other."""
+        found = [list(window_means(sums, counts, 0, self.n_rows)) for sums, counts in pieces]
+        return [
+            Means(*(np.concatenate(series) for series in zip(*parts, strict=True)))
+            for parts in zip(*found, strict=True)
+        ]
+
+    def _sums(self, news, start, n, piece=0):
+        """Sums over `n` pieces of an episode from one on, and rows in them, some at a time."""
+        found, begin, stop = [], start + piece * self.n_rows, start + (piece + n) * self.n_rows
+        for first in range(begin, stop, _AT_ONCE):
+            rows = np.arange(first, min(first + _AT_ONCE, stop))
+            series = news.series(lagged_states(self.states, rows), self.states[rows])
+            series[rows < start + LAGS] = np.nan
+            found.append(piece_sums(series, self.n_rows))
+        pieces, counts = zip(*found, strict=True)
+        return np.concatenate(pieces), np.concatenate(counts)
+
+    def held_out_twice(self):
+        """Return periods of all pieces by models and tails of other stretches; and the model and tails of all."""
+        news = self._news()
+        means = self._means([self._sums(news, start, n) for start, n in self.rows])
+        model = LastingModel(news, self._windows(means), self.slices, self.n_rows)
+        found = np.empty((len(self.fold), len(model.kinds)), dtype=np.float32)
+        for k in range(_FOLDS):
+            windows, news = self._windows(means, k), self._news(k)
+            alone = LastingModel(news, windows, self.slices, self.n_rows)
+            for (start, _), (first, last) in zip(self.rows, self.parts, strict=True):
+                here = np.flatnonzero(self.fold[first:last] == k)
+                if len(here):
+                    before = min(int(here[0]), DAY // self.n_rows)
+                    piece = int(here[0]) - before
+                    sums, counts = self._sums(news, start, len(here) + before, piece)
+                    found[first + here] = alone.statistics(sums, counts, before)
+        block = max(_LEAST_BLOCK, min(DAY, len(self.states) // _LEAST_BLOCKS)) // self.n_rows
+        n_blocks = len(found) // block
+        maxima = found[: n_blocks * block].reshape(n_blocks, block, -1).max(axis=1).astype(float)
+        of_block = self.fold[block * np.arange(n_blocks)]
+        rare = np.empty((len(found), N_KINDS, len(self.slices)))
+        for k in range(_FOLDS):
+            tails = ReturnPeriods.learn(maxima[of_block != k], model.kinds)
+            rare[self.fold == k] = model.by_kind(tails.of(found[self.fold == k].astype(float)))
+        return rare, model, ReturnPeriods.learn(maxima, model.kinds)
