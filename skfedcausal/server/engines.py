@@ -105,6 +105,9 @@ class PlantServer(LinkQuestions):
         make ``low`` zero, ``lag`` the row after which most of it acts, and ``evidence`` ranks pairs. ``verdict`` is
         "influence", "coupled" (linked, but a driver of both or a link both ways cannot be told apart), "no influence",
         "negligible" (nothing to add to the row itself) or "cannot tell"; ``because`` is what speaks most against it.
+        Where lines say less than "influence", and curves of the cause's states (bends of one, products of two) surely
+        tell more, ``basis`` is "curves": ``p_value``, ``p_adjusted`` (Holm), ``low`` and ``high`` are then about what
+        they tell beyond the line, ``strength`` about both.
         These columns are NaN for batches, secure sums, inputs, records too short for the stretches, more than 64
         units, and more than 32 whose pairs nearly all meet its assumptions. ``norm`` is the Frobenius norm of the
         block in standardised states. ``delay`` is the first lag in rows that acts, the most probable one,

@@ -26,7 +26,7 @@ from ...statespace.partition import positions_of
 
 N_BLOCKS = 20  # stretches that are left out in turn
 _LEVEL = 0.9  # one-sided, of the bounds: Student's t over the stretches
-_STRICT = 0.975  # the same of what is called an influence
+STRICT = 0.975  # the same of what is called an influence
 NEGLIGIBLE = 0.01  # share of news: an influence is surely more, what is negligible surely less
 _SHARED = 1.0  # of the share of the same row: what a driver of both with a memory gives a later row stays below
 _WAY = 1.5  # times the gain back that a gain exceeds if it is one way: a driver of a fast and a slow unit stays below
@@ -43,6 +43,7 @@ WORTH = (
 )
 VALUES = ("strength", "low", "high", "total", "same_row", "driver_needed", "evidence", "lag")
 TOLD = ("influence", "coupled")  # verdicts that say that a pair is linked
+MEASURED = ("held-out gain", "curves")  # what verdicts rest on that assume nothing of the noise
 _DECIDED = ("influence", "no influence")  # verdicts of the likelihood, where its assumptions hold
 
 
@@ -60,7 +61,12 @@ class Gains(NamedTuple):
     total_error: np.ndarray
     noise: np.ndarray
     same_row: np.ndarray
-    carried: np.ndarray  # (N_LAGS, n, n) coefficients of the direct gains
+    carried: np.ndarray | None  # (N_LAGS, n, n) coefficients of the direct gains, None where they are not kept
+
+    @classmethod
+    def of_stretches(cls, direct, total, noise, same_row, carried=None):
+        """Those of gains (n, n, n_blocks) in every stretch."""
+        return cls(*_mean_and_error(direct), *_mean_and_error(total), noise, same_row, carried)
 
     def low(self, sure):
         """Lower bound on the direct gain."""
@@ -96,8 +102,13 @@ class Grades:
         .. [1] Cinelli, Hazlett (2020), Making sense of sensitivity: extending omitted variable bias, Journal of the
                Royal Statistical Society B 82(1), robustness value.
         """
-        low = np.maximum(self.low, 0.0)
-        return (np.sqrt(low**2 + 4 * low) - low) / 2
+        return driver_needed(self.low)
+
+
+def driver_needed(low):
+    """Share of the news of both that a driver must explain to make lower bounds on a gain zero."""
+    low = np.maximum(low, 0.0)
+    return (np.sqrt(low**2 + 4 * low) - low) / 2
 
 
 def fewest_rows(slices):
@@ -124,15 +135,20 @@ def grades(series, slices, starts=(0,), known=None):
     -------
     Grades
     """
-    scale = series.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    series = without_lines((series - series.mean(axis=0)) / scale, slices, starts)
+    series, scale = standardised(series, slices, starts)
     rows = LaggedRows.of(series, slices, starts, N_LAGS)
     if known is not None:
         rows = rows.less(known, N_LAGS)
     pieces = [_gains(rows.around_lines(LOCAL, first), _FAR) for first in (0, LOCAL // 2)]
     recorded, local = _gains(rows), Gains(*(np.mean(pair, axis=0) for pair in zip(*pieces, strict=True)))
     return _grades(recorded, local, slices, len(rows.values), scale)
+
+
+def standardised(series, slices, starts):
+    """Series of unit variance without sharp lines of their spectra, and the standard deviations that they had."""
+    scale = series.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    return without_lines((series - series.mean(axis=0)) / scale, slices, starts), scale
 
 
 def grades_of_sums(recorded, local, n_rows, slices, scale):
@@ -235,9 +251,7 @@ def _gains_of(plain, regressions, same_row):
                 carried[:, own[effect], own[cause]] = block.reshape(N_LAGS, -1, block.shape[1]).transpose(0, 2, 1)
         width = own[effect].stop - own[effect].start
         noise[effect] = [width * (past.stop - past.start) / n_rows for past in plain.past]
-    gain, of_gain = _mean_and_error(direct)
-    whole, of_whole = _mean_and_error(total)
-    return Gains(gain, of_gain, whole, of_whole, noise, same_row(), carried)
+    return Gains.of_stretches(direct, total, noise, same_row(), carried)
 
 
 def _news(rows, moments, effect, others):
@@ -254,15 +268,14 @@ def _mean_and_error(gains):
 def _graded(recorded, local, least, carried, lag, n_blocks=N_BLOCKS):
     """Verdicts of two specifications: each has to allow what is said; `least` is a share that is none of chance."""
     both = (recorded, local)
-    sure, strict = (stdtrit(n_blocks - 1, level) for level in (_LEVEL, _STRICT))
+    sure, strict = (stdtrit(n_blocks - 1, level) for level in (_LEVEL, STRICT))
     low = np.minimum(*(one.low(sure) for one in both))
     surely = np.minimum(*(one.low(strict) for one in both))
     high = np.maximum(*(one.up(sure) + one.noise for one in both))
     high_total = np.maximum(*(one.total + sure * one.total_error + one.noise for one in both))
-    later = np.all([one.low(strict) > _SHARED * one.same_row for one in both], axis=0)
-    way = np.all([one.low(strict) > _WAY * np.maximum(one.up(strict), 0.0).T for one in both], axis=0)
-    is_shared = ~(later | way) & (np.maximum(recorded.same_row, local.same_row) > least)
-    is_influence = (surely > NEGLIGIBLE) & (later | way)
+    is_own = exceeds_what_is_shared(both, strict)
+    is_shared = ~is_own & (np.maximum(recorded.same_row, local.same_row) > least)
+    is_influence = (surely > NEGLIGIBLE) & is_own
     verdict = np.where(low > 0, np.where(is_influence, "influence", "coupled"), "cannot tell").astype(object)
     verdict[np.maximum(high, high_total) < NEGLIGIBLE] = "negligible"
     evidence = np.arcsinh(recorded.direct / recorded.direct_error) + np.arcsinh(recorded.total / recorded.total_error)
@@ -273,16 +286,31 @@ def _graded(recorded, local, least, carried, lag, n_blocks=N_BLOCKS):
     )
 
 
+def exceeds_what_is_shared(both, sure):
+    """Whether gains of two specifications exceed what a driver of both leaves: what is shared, or the gain back."""
+    later = np.all([one.low(sure) > _SHARED * one.same_row for one in both], axis=0)
+    way = np.all([one.low(sure) > _WAY * np.maximum(one.up(sure), 0.0).T for one in both], axis=0)
+    return later | way
+
+
 # -- the table of links ------------------------------------------------------------------------------------------
 
 
 def grades_of(record):
     """Grades of the units of a :class:`JointRecord`; None where it has no rows or too few, or too many units."""
+    return grades(*rows_of(record)) if can_be_graded(record) else None
+
+
+def can_be_graded(record):
+    """Whether a record has rows, enough of them for every stretch, and not too many units."""
     slices = record.partition.slices
-    if not record.has_rows or not 2 <= len(slices) <= _MOST_UNITS or record.n_samples < fewest_rows(slices):
-        return None
+    return record.has_rows and 2 <= len(slices) <= _MOST_UNITS and record.n_samples >= fewest_rows(slices)
+
+
+def rows_of(record):
+    """What grades are made of: series of the states, columns of units, first rows of episodes, and inputs or None."""
     known = None if record.u is None else record.standard_known.series
-    return grades(_state_series(record), slices, record.starts, known)
+    return _state_series(record), record.partition.slices, record.starts, known
 
 
 def _state_series(record):
