@@ -20,12 +20,12 @@ from .grades import (
     N_BLOCKS,
     NEGLIGIBLE,
     STRICT,
-    Gains,
     can_be_graded,
     driver_needed,
     exceeds_what_is_shared,
     rows_of,
     standardised,
+    told_links,
 )
 
 _KINKS = np.array([0.07, 0.23, 0.5, 0.77, 0.93])  # quantiles of a state: -1.5, -0.75 ... deviations of a normal one
@@ -36,7 +36,11 @@ _CHANCE = 0.05  # of any unit that enters a regression of none
 _CHANCE_OF_PRODUCTS = 0.01  # the same of products
 _MOST_PRODUCTS = 8  # of an effect
 _MOST_COLUMNS = 640  # of all units: more would take minutes
+_TRIMMED = 2  # stretches at either end of the gains that do not count: a product is large in single rows
 _RIDGE, _LEAST = 1e-6, 1e-10  # share of a column's sum of squares, and of one that does not move
+
+
+EXPLAINED = "what its line tells, curves of other units tell as well"
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Curves:
     high: np.ndarray
     same_row: np.ndarray  # share of the news that the cause tells in the same row, by line and curves
     evidence: np.ndarray
+    is_explained: np.ndarray  # whether curves of other units tell what a line of the cause was told for
 
 
 class _Found(NamedTuple):
@@ -62,6 +67,23 @@ class _Found(NamedTuple):
     noise: float = 0.0  # what estimating the coefficients costs
     strength: float = 0.0
     same_row: float = 0.0
+    whole: np.ndarray | None = None  # gains by all that the cause tells, where lines told it
+
+
+class Bends(NamedTuple):
+    """Gains of all pairs by curves beyond the line in one specification, [effect, cause]."""
+
+    gain: np.ndarray
+    error: np.ndarray
+    same_row: np.ndarray
+
+    def low(self, sure):
+        """Lower bound on the gain."""
+        return self.gain - sure * self.error
+
+    def up(self, sure):
+        """Upper bound on the gain, without the cost of coefficients."""
+        return self.gain + sure * self.error
 
 
 class Bent(NamedTuple):
@@ -94,7 +116,7 @@ class Bent(NamedTuple):
         return found
 
 
-def curves(series, slices, starts=(0,), known=None, alpha=0.05):
+def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=()):
     """What curves of all units tell of each other.
 
     Parameters
@@ -109,6 +131,8 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05):
         Inputs: what lines and, of a few, curves of them tell is no news.
     alpha : float, default=0.05
         Chance of any link that is none, over all pairs.
+    told : set of (int, int)
+        Pairs (effect, cause) that lines tell of.
 
     Returns
     -------
@@ -121,7 +145,8 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05):
             np.hstack([known, *Bent.of(known)(known, [slice(0, known.shape[1])])]) if few else known, N_LAGS
         )
     regressions = _Regressions(rows, slices)
-    found = {(effect, cause): of for effect in range(len(slices)) for cause, of in regressions.of_effect(effect)}
+    asked = [[cause for effect, cause in told if effect == unit] for unit in range(len(slices))]
+    found = {(unit, cause): of for unit in range(len(slices)) for cause, of in regressions.of_effect(unit, asked[unit])}
     return _told(found, len(slices), alpha)
 
 
@@ -137,9 +162,8 @@ class _Regressions:
         ]
         self.bent = Bent.of(states)
         self.held, self.now = self.bent.held(states), _centred(lagged.values[:, lagged.now[0].start :])
-        lags = [_centred(lagged.values[:, past]) for past in lagged.past]
-        self.n_lagged = [own.shape[1] for own in lags]
-        self.past = [np.hstack(both) for both in zip(lags, self.bent(states, slices), strict=True)]
+        self.lags = [_centred(lagged.values[:, past]) for past in lagged.past]
+        self.past = [np.hstack(both) for both in zip(self.lags, self.bent(states, slices), strict=True)]
         lines = [self.now[:, own] for own in slices]
         self.present = [np.hstack(both) for both in zip(lines, self.bent(self.now, slices), strict=True)]
         self.unit_of = np.repeat(np.arange(self.n_units), sizes)
@@ -151,8 +175,8 @@ class _Regressions:
         ends = columns[: len(past)], columns[len(past) :]
         return LaggedRows(np.hstack([*past, *now]), *ends, self.lagged.starts, self.lagged.at)
 
-    def of_effect(self, effect):
-        """Causes whose curves may matter for a unit, and what was `_Found` of them."""
+    def of_effect(self, effect, asked):
+        """Causes whose curves may matter for a unit, and what was `_Found` of them and of the ones `asked` for."""
         now, n_pairs = self.now[:, self.slices[effect]], self.n_units * (self.n_units - 1)
         units = self.moments.chosen(effect, lambda width: chdtri(width, _CHANCE / n_pairs))
         products = self._products(np.hstack([self.past[unit] for unit in (effect, *units)]), now)
@@ -160,11 +184,19 @@ class _Regressions:
         units = sorted({*units, *ends.ravel().tolist()} - {effect})
         driven = [self._product(pair)[:, None] for pair in products]
         past = [self.past[unit] for unit in (effect, *units)] + driven
-        rows = self._rows(past + [self.present[unit] for unit in units], [now])
-        model = _Model(rows, len(past), now.shape[1])
+        beside = [unit for unit in asked if unit not in units]
+        rows = self._rows(
+            [*past, *(self.present[unit] for unit in units), *(self.lags[unit] for unit in beside)], [now]
+        )
+        model, is_bent = _Model(rows, len(past), now.shape[1]), False
         for k, cause in enumerate(units):
             with_it = 1 + len(units) + np.flatnonzero((ends == cause).any(axis=1))
-            yield cause, model.found(1 + k, self.n_lagged[cause], with_it, len(past) + k)
+            found = model.found(1 + k, self.lags[cause].shape[1], with_it, len(past) + k)
+            is_bent |= found.p_value < _CHANCE / n_pairs
+            yield cause, found if cause in asked else found._replace(whole=None)
+        if is_bent:
+            for k, cause in enumerate(beside):
+                yield cause, _Found(whole=model.gains([], [len(past) + len(units) + k]))
 
     def _products(self, base, now):
         """Products of states of two units that matter beside a base, one after the other, as places in `pairs`."""
@@ -210,22 +242,26 @@ class _Model:
         of_bends, n_rows = self.recorded.of_columns(base, bends), len(self.rows.values)
         likelier = of_bends.log_gain(0, [1]) * (n_rows - len(self.past) - 1)
         p_value, noise = chdtrc(len(bends) * self.width, likelier), len(bends) * self.width / n_rows
+        whole = self.gains([unit, *products], [unit, *products])
         if p_value > _CHANCE:
-            return _Found(p_value)
-        both = np.concatenate([own[:n_lagged], bends])
-        whole = self._gain(self.recorded.of_columns(np.setdiff1d(self.past, both), both)).mean()
-        same = self._gain(self.recorded.of_columns(self.past, positions_of([present], self.rows.past))).mean()
-        local = self._gain(self.local.of_columns(base, bends))
-        strength = whole + noise + n_lagged * self.width / n_rows
-        return _Found(p_value, self._gain(of_bends), local, noise, strength, max(same, 0.0))
+            return _Found(p_value, whole=whole)
+        local, same = _gains(self.local.of_columns(base, bends)), max(self.gains([], [present]).mean(), 0.0)
+        strength = whole.mean() + noise + n_lagged * self.width / n_rows
+        return _Found(p_value, _gains(of_bends), local, noise, strength, same, whole)
+
+    def gains(self, without, by):
+        """Gains in every stretch by some slices beyond the past without some."""
+        base = np.setdiff1d(self.past, positions_of(without, self.rows.past))
+        return _gains(self.recorded.of_columns(base, positions_of(by, self.rows.past)))
 
     @cached_property
     def local(self):
+        """Moments of rows less what moves slower than a local piece."""
         return self.rows.around_lines(LOCAL).moments(N_BLOCKS)
 
-    @staticmethod
-    def _gain(moments):
-        return moments.gains(0, [], [1])[0][0]
+
+def _gains(moments):
+    return moments.gains(0, [], [1])[0][0]
 
 
 def _told(found, n_units, alpha):
@@ -236,17 +272,32 @@ def _told(found, n_units, alpha):
         for name in ("p_value", "noise", "strength", "same_row")
     )
     stretches = (np.array([[getattr(of, name) for of in row] for row in of_pairs]) for name in ("recorded", "local"))
-    both = [Gains.of_stretches(gains, gains, noise, same) for gains in stretches]
+    both = [Bends(*_trimmed(gains), same) for gains in stretches]
     p_adjusted, off = np.ones_like(p_value), ~np.eye(n_units, dtype=bool)
     p_adjusted[off] = holm(p_value[off])
-    sure = stdtrit(N_BLOCKS - 1, STRICT)
+    sure = stdtrit(N_BLOCKS - 2 * _TRIMMED - 1, STRICT)
     low = np.minimum(*(one.low(sure) for one in both))
     high = np.maximum(*(one.up(sure) + noise for one in both))
     is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared(both, sure)
     told = np.where(is_influence, "influence", "coupled").astype(object)
     told[(p_adjusted > alpha) | (low <= 0)] = ""
-    strength, evidence = np.maximum(strength, low), 2 * np.arcsinh(both[0].direct / both[0].direct_error)
-    return Curves(told, p_value, p_adjusted, strength, low, high, same, evidence)
+    strength, evidence = np.maximum(strength, low), 2 * np.arcsinh(both[0].gain / both[0].error)
+    is_explained = np.zeros_like(off)
+    for (effect, cause), of in found.items():
+        if of.whole is not None and told[effect].any() and not told[effect, cause]:
+            gain, error = _trimmed(of.whole)
+            if gain <= sure * error:
+                is_explained[effect, cause], evidence[effect, cause] = True, 2 * np.arcsinh(gain / error)
+    return Curves(told, p_value, p_adjusted, strength, low, high, same, evidence, is_explained)
+
+
+def _trimmed(gains):
+    """Trimmed means over stretches, the last axis, and their errors by Winsorised deviations (Tukey, McLaughlin)."""
+    ordered = np.sort(gains, axis=-1)
+    middle = ordered[..., _TRIMMED:-_TRIMMED]
+    held = np.clip(ordered, middle[..., :1], middle[..., -1:])
+    share = middle.shape[-1] / ordered.shape[-1]
+    return middle.mean(axis=-1), held.std(axis=-1, ddof=1) / (share * np.sqrt(ordered.shape[-1])) + 1e-12
 
 
 def _centred(columns):
@@ -256,23 +307,26 @@ def _centred(columns):
 # -- the table of links ------------------------------------------------------------------------------------------
 
 
-def curves_of(record, alpha):
-    """Curves of the units of a :class:`JointRecord`; None where it cannot be graded, or there are too many columns."""
-    few = record.partition.n_states * (N_LAGS + len(_KINKS) + len(_STEPS)) <= _MOST_COLUMNS
-    return curves(*rows_of(record), alpha) if few and can_be_graded(record) else None
-
-
-def with_curves(links, found, names):
+def with_curves(links, record, alpha):
     """A table of links with what curves tell where lines tell less; p-values are then those of curves beyond the line.
 
     "influence" stands, with what curves add to its evidence; a pair that a driver explains as well is coupled at most.
+    What a line was told for and curves of other units tell as well is open. Nothing is asked of records that cannot be
+    graded, or of too many columns.
     """
-    if found is None:
+    few = record.partition.n_states * (N_LAGS + len(_KINKS) + len(_STEPS)) <= _MOST_COLUMNS
+    if not few or not can_be_graded(record):
         return links
-    table, place = links.copy(), {name: k for k, name in enumerate(names)}
+    table, place = links.copy(), {name: k for k, name in enumerate(record.names)}
+    straight = told_links(links[links["kind"] == "state"])
+    pairs = {(place[effect], place[cause]) for effect, cause in zip(straight["effect"], straight["cause"], strict=True)}
+    found = curves(*rows_of(record), alpha, pairs)
     for row, link in zip(links.index, links.itertuples(), strict=True):
         at = place[link.effect], place[link.cause]
         told = found.verdict[at]
+        if link.kind == "state" and found.is_explained[at]:
+            table.loc[row, ["verdict", "because", "basis"]] = "cannot tell", EXPLAINED, "curves"
+            table.loc[row, "evidence"] = np.fmin(link.evidence, found.evidence[at])
         if link.kind != "state" or not told:
             continue
         table.loc[row, "evidence"] = np.fmax(link.evidence, found.evidence[at])

@@ -61,12 +61,7 @@ class Gains(NamedTuple):
     total_error: np.ndarray
     noise: np.ndarray
     same_row: np.ndarray
-    carried: np.ndarray | None  # (N_LAGS, n, n) coefficients of the direct gains, None where they are not kept
-
-    @classmethod
-    def of_stretches(cls, direct, total, noise, same_row, carried=None):
-        """Those of gains (n, n, n_blocks) in every stretch."""
-        return cls(*_mean_and_error(direct), *_mean_and_error(total), noise, same_row, carried)
+    carried: np.ndarray  # (N_LAGS, n, n) coefficients of the direct gains
 
     def low(self, sure):
         """Lower bound on the direct gain."""
@@ -251,7 +246,9 @@ def _gains_of(plain, regressions, same_row):
                 carried[:, own[effect], own[cause]] = block.reshape(N_LAGS, -1, block.shape[1]).transpose(0, 2, 1)
         width = own[effect].stop - own[effect].start
         noise[effect] = [width * (past.stop - past.start) / n_rows for past in plain.past]
-    return Gains.of_stretches(direct, total, noise, same_row(), carried)
+    gain, of_gain = _mean_and_error(direct)
+    whole, of_whole = _mean_and_error(total)
+    return Gains(gain, of_gain, whole, of_whole, noise, same_row(), carried)
 
 
 def _news(rows, moments, effect, others):

@@ -17,7 +17,7 @@ from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wandering
 from .benefit import Benefit, split_messages
-from .curves import curves_of, with_curves
+from .curves import with_curves
 from .grades import grades_of, holds, with_grades
 from .intervals import check_level, pair_of, spectrum_table
 from .resampling import check_bootstrap, check_stability, stability_table
@@ -162,7 +162,7 @@ class LinkQuestions(ServerLearner):
     def _judged(self, messages, grades, withhold):
         """The verdicts of the likelihood, without those that rest on what does not hold, and held-out gains."""
         links, correlations, validity = self._qualified(self.engine_.table(self)), self.correlated_pairs_, None
-        curves = None
+        plain = None
         if withhold is not None:
             links = withhold(links)
         if messages is not None:
@@ -178,12 +178,13 @@ class LinkQuestions(ServerLearner):
             links = gated(links, validity)
             if self.batches_ is None and len(self.names_) <= LARGE:
                 plain = JointRecord.from_messages(messages)
-                grades, curves = grades_of(plain), curves_of(plain, self.alpha)
+                grades = grades_of(plain)
             elif self.batches_ is None and not holds(links):
                 grades = grades_of(record)
             correlations = self.engine_.with_directions(correlations, run, record, self.process_cov_)
         by_likelihood = self._told(with_grades(links, None, self.names_))
-        links = self._told(with_curves(with_grades(links, grades, self.names_), curves, self.names_))
+        links = with_grades(links, grades, self.names_)
+        links = self._told(links if plain is None else with_curves(links, plain, self.alpha))
         return Verdicts(links, by_likelihood, validity, correlations, grades)
 
     def _qualified(self, links):

@@ -87,6 +87,16 @@ def test_curves_do_not_depend_on_scale_or_order():
     assert (turned.verdict[::-1, ::-1] == found.verdict).all()
 
 
+def test_what_a_line_was_told_for_is_open_where_curves_of_others_tell_it():
+    rng = np.random.default_rng(5)
+    h, noise = np.zeros((4000, 3)), rng.normal(size=(4000, 3))
+    for t in range(1, len(h)):
+        h[t] = [0.6, 0.8, 0.3] * h[t - 1] + noise[t]
+        h[t, 1:] += 0.5 * h[t - 1, 0] ** 2
+    found = curves(h, slices_of([1] * 3), told={(2, 1), (2, 0)})
+    assert found.is_explained.tolist() == [[False] * 3, [False] * 3, [False, True, False]]
+
+
 def test_what_curves_of_inputs_tell_is_no_news():
     rng = np.random.default_rng(3)
     u, h = rng.normal(size=(2000, 1)), np.zeros((2000, 2))
