@@ -272,6 +272,8 @@ class PlantServer(LinkQuestions):
             error that they leave is part of the covariance.
         """
         gains = None if held is None else gains_of(self.laws_, self.state_slices_, self.input_slices_, held)
+        if self.curved_ is not None and gains is None:
+            return self.curved_.effects(change, self.state_slices_, before)
         replies = self.errors_.effects(self, change, gains)
         if self.curvature_ is None:
             return replies

@@ -125,7 +125,7 @@ def keep(server, record, learned):
     server.plant_ = learned.plant
     server.unshrunk_transition_, server.unshrunk_input_ = learned.unshrunk
     server.coefficients_, server.errors_ = learned.coefficients, ErrorsOfOneLag(learned.coefficients)
-    server.curvature_ = None
+    server.curvature_ = server.curved_ = None
     server.likelihood_ = learned.likelihood
     nothing = pd.DataFrame(columns=["unit", "start", "size", "statistic", "p_value"])
     server.level_shifts_ = nothing if learned.level_shifts is None else learned.level_shifts
@@ -215,6 +215,8 @@ class Fit:
             server.doubtful_pairs_ = estimate.doubtful
             lagged = self._of_several_lags(filtered, estimate)
             server.curvature_ = self._curvature(estimate.plant) if lagged is None else lagged.curvature
+            if server.partition_.n_inputs and not (server.outdone_ or server.has_feedback_ or server.acts_at_once):
+                server.curved_ = self._curved(estimate.plant)
             server.work_left = budget.left
             filtered.forget_scores()
 
@@ -285,6 +287,16 @@ class Fit:
         from .lagged.stage import curvature_of_one_lag
 
         return curvature_of_one_lag(plant, server.transition_, server.input_, server.process_cov_)
+
+    def _curved(self, plant):
+        """The plant by curves; None where lines are enough, or not all states are seen."""
+        if not plant.scores_suffice or not plant.determined.all():
+            return None
+        from .curved import curved_plant
+        from .lagged.stage import natural_scores
+
+        noise = np.diag(np.linalg.inv(self.server.information_))
+        return curved_plant(*natural_scores(plant), noise, self.server.plant_.n_lags)
 
     # -- several lags ----------------------------------------------------------------------------------------
 

@@ -20,12 +20,14 @@ from .grades import (
     N_BLOCKS,
     NEGLIGIBLE,
     STRICT,
+    TRIMMED,
     can_be_graded,
     driver_needed,
     exceeds_what_is_shared,
     rows_of,
     standardised,
     told_links,
+    trimmed,
 )
 
 _KINKS = np.array([0.07, 0.23, 0.5, 0.77, 0.93])  # quantiles of a state: -1.5, -0.75 ... deviations of a normal one
@@ -36,7 +38,6 @@ _CHANCE = 0.05  # of any unit that enters a regression of none
 _CHANCE_OF_PRODUCTS = 0.01  # the same of products
 _MOST_PRODUCTS = 8  # of an effect
 _MOST_COLUMNS = 640  # of all units: more would take minutes
-_TRIMMED = 2  # stretches at either end of the gains that do not count: a product is large in single rows
 _RIDGE, _LEAST = 1e-6, 1e-10  # share of a column's sum of squares, and of one that does not move
 
 
@@ -272,10 +273,10 @@ def _told(found, n_units, alpha):
         for name in ("p_value", "noise", "strength", "same_row")
     )
     stretches = (np.array([[getattr(of, name) for of in row] for row in of_pairs]) for name in ("recorded", "local"))
-    both = [Bends(*_trimmed(gains), same) for gains in stretches]
+    both = [Bends(*trimmed(gains), same) for gains in stretches]
     p_adjusted, off = np.ones_like(p_value), ~np.eye(n_units, dtype=bool)
     p_adjusted[off] = holm(p_value[off])
-    sure = stdtrit(N_BLOCKS - 2 * _TRIMMED - 1, STRICT)
+    sure = stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT)
     low = np.minimum(*(one.low(sure) for one in both))
     high = np.maximum(*(one.up(sure) + noise for one in both))
     is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared(both, sure)
@@ -285,19 +286,10 @@ def _told(found, n_units, alpha):
     is_explained = np.zeros_like(off)
     for (effect, cause), of in found.items():
         if of.whole is not None and told[effect].any() and not told[effect, cause]:
-            gain, error = _trimmed(of.whole)
+            gain, error = trimmed(of.whole)
             if gain <= sure * error:
                 is_explained[effect, cause], evidence[effect, cause] = True, 2 * np.arcsinh(gain / error)
     return Curves(told, p_value, p_adjusted, strength, low, high, same, evidence, is_explained)
-
-
-def _trimmed(gains):
-    """Trimmed means over stretches, the last axis, and their errors by Winsorised deviations (Tukey, McLaughlin)."""
-    ordered = np.sort(gains, axis=-1)
-    middle = ordered[..., _TRIMMED:-_TRIMMED]
-    held = np.clip(ordered, middle[..., :1], middle[..., -1:])
-    share = middle.shape[-1] / ordered.shape[-1]
-    return middle.mean(axis=-1), held.std(axis=-1, ddof=1) / (share * np.sqrt(ordered.shape[-1])) + 1e-12
 
 
 def _centred(columns):

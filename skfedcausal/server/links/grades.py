@@ -33,6 +33,7 @@ _WAY = 1.5  # times the gain back that a gain exceeds if it is one way: a driver
 _CHANCE = 5.0  # standard deviations of a share in the same row by chance, from which on it is one
 _NEAR = 0.75, 0.38  # shares of news in the same row, all and by direction, from which on two units are nearly one
 _FAR = 2.5  # robust standard deviations of news from which on a row counts less, in the local specification
+TRIMMED = 2  # stretches at either end of the gains by curves that do not count: products are large in single rows
 _NEARLY_ALL = 0.9  # share of pairs of many units of which the likelihood holds, with which none is graded
 _MOST_UNITS = 64  # whose pairs take seconds
 _FEWEST = 10  # rows of a stretch beyond the columns of a unit's past
@@ -256,6 +257,15 @@ def _news(rows, moments, effect, others):
     base, now = positions_of([effect, *others], rows.past), positions_of([effect], rows.now)
     coefficients = moments.fit(base, now)[0]
     return rows.values[:, now] - rows.values[:, base] @ coefficients
+
+
+def trimmed(gains):
+    """Trimmed means over stretches, the last axis, and their errors by Winsorised deviations (Tukey, McLaughlin)."""
+    ordered = np.sort(gains, axis=-1)
+    middle = ordered[..., TRIMMED:-TRIMMED]
+    held = np.clip(ordered, middle[..., :1], middle[..., -1:])
+    share = middle.shape[-1] / ordered.shape[-1]
+    return middle.mean(axis=-1), held.std(axis=-1, ddof=1) / (share * np.sqrt(ordered.shape[-1])) + 1e-12
 
 
 def _mean_and_error(gains):
