@@ -295,7 +295,7 @@ class Fit:
         from .curved import curved_plant
         from .lagged.stage import natural_scores
 
-        noise = np.diag(np.linalg.inv(self.server.information_))
+        noise = np.linalg.inv(self.server.information_)
         return curved_plant(*natural_scores(plant), noise, self.server.plant_.n_lags)
 
     # -- several lags ----------------------------------------------------------------------------------------
