@@ -154,6 +154,7 @@ class PlantServer(LinkQuestions):
     fix_local = looks_for_all_drivers = shares_sensors = False
     tests_links = True
     filter_noise_share_: float | None = None
+    curved_: Any = None  # a `CurvedPlant` where inputs act along curves of states that rows left out confirm
     _run: Any = None  # the filter that went through the record of the fit, until it is asked for
     _tails: Any = None  # of its innovations
 

@@ -125,7 +125,9 @@ def keep(server, record, learned):
     server.plant_ = learned.plant
     server.unshrunk_transition_, server.unshrunk_input_ = learned.unshrunk
     server.coefficients_, server.errors_ = learned.coefficients, ErrorsOfOneLag(learned.coefficients)
-    server.curvature_ = server.curved_ = None
+    server.curvature_ = None
+    if server.curved_ is not None:
+        server.curved_ = None
     server.likelihood_ = learned.likelihood
     nothing = pd.DataFrame(columns=["unit", "start", "size", "statistic", "p_value"])
     server.level_shifts_ = nothing if learned.level_shifts is None else learned.level_shifts
@@ -216,7 +218,9 @@ class Fit:
             lagged = self._of_several_lags(filtered, estimate)
             server.curvature_ = self._curvature(estimate.plant) if lagged is None else lagged.curvature
             if server.partition_.n_inputs and not (server.outdone_ or server.has_feedback_ or server.acts_at_once):
-                server.curved_ = self._curved(estimate.plant)
+                curved = self._curved(estimate.plant)
+                if curved is not None:
+                    server.curved_ = curved
             server.work_left = budget.left
             filtered.forget_scores()
 
@@ -296,7 +300,8 @@ class Fit:
         from .lagged.stage import natural_scores
 
         noise = np.linalg.inv(self.server.information_)
-        return curved_plant(*natural_scores(plant), noise, self.server.plant_.n_lags)
+        h, u, starts = natural_scores(plant)
+        return curved_plant(h, u, starts, noise, self.server.plant_.n_lags)
 
     # -- several lags ----------------------------------------------------------------------------------------
 

@@ -201,7 +201,8 @@ class _Regressions:
 
     def _products(self, base, now):
         """Products of states of two units that matter beside a base, one after the other, as places in `pairs`."""
-        found, limit = [], chdtri(now.shape[1], _CHANCE_OF_PRODUCTS / max(len(self.pairs), 1))
+        found: list[int] = []
+        limit = chdtri(now.shape[1], _CHANCE_OF_PRODUCTS / max(len(self.pairs), 1))
         first, second = self.pairs.T
         while len(found) < _MOST_PRODUCTS and len(self.pairs):
             square = base.T @ base
@@ -273,7 +274,8 @@ def _told(found, n_units, alpha):
         for name in ("p_value", "noise", "strength", "same_row")
     )
     stretches = (np.array([[getattr(of, name) for of in row] for row in of_pairs]) for name in ("recorded", "local"))
-    both = [Bends(*trimmed(gains), same) for gains in stretches]
+    means = [trimmed(gains) for gains in stretches]
+    both = [Bends(gain, error, same) for gain, error in means]
     p_adjusted, off = np.ones_like(p_value), ~np.eye(n_units, dtype=bool)
     p_adjusted[off] = holm(p_value[off])
     sure = stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT)
@@ -312,7 +314,8 @@ def with_curves(links, record, alpha):
     table, place = links.copy(), {name: k for k, name in enumerate(record.names)}
     straight = told_links(links[links["kind"] == "state"])
     pairs = {(place[effect], place[cause]) for effect, cause in zip(straight["effect"], straight["cause"], strict=True)}
-    found = curves(*rows_of(record), alpha, pairs)
+    series, slices, starts, known = rows_of(record)
+    found = curves(series, slices, starts, known, alpha, pairs)
     for row, link in zip(links.index, links.itertuples(), strict=True):
         at = place[link.effect], place[link.cause]
         told = found.verdict[at]
