@@ -68,7 +68,7 @@ class _Found(NamedTuple):
     noise: float = 0.0  # what estimating the coefficients costs
     strength: float = 0.0
     same_row: float = 0.0
-    whole: np.ndarray | None = None  # gains by all that the cause tells, where lines told it
+    whole: np.ndarray | None = None  # gains by all that the cause tells
 
 
 class Bends(NamedTuple):
@@ -148,7 +148,7 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=()):
     regressions = _Regressions(rows, slices)
     asked = [[cause for effect, cause in told if effect == unit] for unit in range(len(slices))]
     found = {(unit, cause): of for unit in range(len(slices)) for cause, of in regressions.of_effect(unit, asked[unit])}
-    return _told(found, len(slices), alpha)
+    return _told(found, len(slices), alpha, told)
 
 
 class _Regressions:
@@ -194,7 +194,7 @@ class _Regressions:
             with_it = 1 + len(units) + np.flatnonzero((ends == cause).any(axis=1))
             found = model.found(1 + k, self.lags[cause].shape[1], with_it, len(past) + k)
             is_bent |= found.p_value < _CHANCE / n_pairs
-            yield cause, found if cause in asked else found._replace(whole=None)
+            yield cause, found
         if is_bent:
             for k, cause in enumerate(beside):
                 yield cause, _Found(whole=model.gains([], [len(past) + len(units) + k]))
@@ -266,8 +266,8 @@ def _gains(moments):
     return moments.gains(0, [], [1])[0][0]
 
 
-def _told(found, n_units, alpha):
-    """The `Curves` of what was found of pairs (effect, cause): nothing of the others."""
+def _told(found, n_units, alpha, by_lines):
+    """The `Curves` of what was found of pairs (effect, cause), some of them told by lines: nothing of the others."""
     of_pairs = [[found.get((effect, cause), _Found()) for cause in range(n_units)] for effect in range(n_units)]
     p_value, noise, strength, same = (
         np.array([[getattr(of, name) for of in row] for row in of_pairs])
@@ -286,9 +286,10 @@ def _told(found, n_units, alpha):
     told[(p_adjusted > alpha) | (low <= 0)] = ""
     strength, evidence = np.maximum(strength, low), 2 * np.arcsinh(both[0].gain / both[0].error)
     is_explained = np.zeros_like(off)
-    for (effect, cause), of in found.items():
-        if of.whole is not None and told[effect].any() and not told[effect, cause]:
-            gain, error = trimmed(of.whole)
+    for effect, cause in by_lines:
+        whole = of_pairs[effect][cause].whole
+        if whole is not None and told[effect].any() and not told[effect, cause]:
+            gain, error = trimmed(whole)
             if gain <= sure * error:
                 is_explained[effect, cause], evidence[effect, cause] = True, 2 * np.arcsinh(gain / error)
     return Curves(told, p_value, p_adjusted, strength, low, high, same, evidence, is_explained)
