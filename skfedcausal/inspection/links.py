@@ -12,7 +12,7 @@ from ..estimators._link_questions import state_covariance
 from ..given import Inputs, Lengths, Record
 from ..optional import import_optional
 from ..server.links import answers
-from ..server.links.grades import told_links
+from ..server.links.grades import MEASURED, told_links
 from ..server.watching.thresholds import steps_between_alarms
 from ._asked import answering, asked_of, fitted
 
@@ -52,7 +52,8 @@ def link_effects(est: "PlantEstimator") -> pd.DataFrame:
     With states h of covariance P, the block M of the lag that acts most, and sensors ``y = C h + noise`` of cause k
     and effect m, the gains between their tags are ``C_m M P_k C_k' / var(C_k h)``: what the regression on the
     cause's tag says of the states that act. Of a link that rests on a held-out gain M is that of a regression on
-    what single rows measure of the states, so that their noise makes gains smaller. Units tell their C, one packet
+    what single rows measure of the states, so that their noise makes gains smaller; of a curved one it is the line
+    through the record, which may be flat where the curve is not. Units tell their C, one packet
     each.
 
     Examples
@@ -75,7 +76,7 @@ def link_effects(est: "PlantEstimator") -> pd.DataFrame:
     rows, seconds = [], np.nan if asked.row_time is None else asked.row_time.total_seconds()
     for link in found.to_dict("records"):
         cause, effect = (est.state_slices_[link[end]] for end in ("cause", "effect"))
-        is_graded = link["basis"] == "held-out gain"
+        is_graded = link["basis"] in MEASURED
         blocks = (est.server_.carried_ if is_graded else lags)[:, effect, cause]
         M = blocks[np.argmax(np.linalg.norm(blocks, axis=(1, 2)))]
         of_cause, of_effect = (np.flatnonzero(np.abs(C[:, at]).sum(axis=1)) for at in (cause, effect))

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..displays import LinkGraphDisplay, LinkMatrixDisplay, TransferFunctionDisplay
-from ..server.links.grades import TOLD, WORTH, told_links
+from ..server.links.grades import MEASURED, TOLD, WORTH, told_links
 from ..server.responses.runs import radius_of
 from .page import add_departures, begun_page, listed_in_words
 from .record import add_check, add_trends, check_of
@@ -127,7 +127,7 @@ def _add_checks(page, estimator):
 def _reserves(estimator, check):
     """What speaks against the fit or its data as a whole, in half-sentences; empty if nothing does."""
     told = told_links(estimator.links_)
-    if told.empty or not told.get("basis", told["verdict"]).eq("held-out gain").all():
+    if told.empty or not told.get("basis", told["verdict"]).isin(MEASURED).all():
         yield from _reserves_of_likelihood(estimator)
     if check is not None and check.fix_first:
         yield f"the data have {_number(len(check.fix_first), 'defect')} to be put right first"

@@ -112,6 +112,9 @@ class PlantServer(LinkQuestions):
         make ``low`` zero, ``lag`` the row after which most of it acts, and ``evidence`` ranks pairs. ``verdict`` is
         "influence", "coupled" (linked, but a driver of both or a link both ways cannot be told apart), "no influence",
         "negligible" (nothing to add to the row itself) or "cannot tell"; ``because`` is what speaks most against it.
+        Where lines say less than "influence", and curves of the cause's states (bends of one, products of two) surely
+        tell more, ``basis`` is "curves": ``p_value``, ``p_adjusted`` (Holm), ``low`` and ``high`` are then about what
+        they tell beyond the line, ``strength`` about both.
         These columns are NaN for batches, secure sums, inputs, records too short for the stretches, more than 64
         units, and more than 32 whose pairs nearly all meet its assumptions. ``norm`` is the Frobenius norm of the
         block in standardised states. ``delay`` is the first lag in rows that acts, the most probable one,
@@ -161,6 +164,7 @@ class PlantServer(LinkQuestions):
     fix_local = looks_for_all_drivers = shares_sensors = False
     tests_links = True
     filter_noise_share_: float | None = None
+    curved_: Any = None  # a `CurvedPlant` where inputs act along curves of states that rows left out confirm
     _run: Any = None  # the filter that went through the record of the fit, until it is asked for
     _tails: Any = None  # of its innovations
 
@@ -271,6 +275,8 @@ class PlantServer(LinkQuestions):
             error that they leave is part of the covariance.
         """
         gains = None if held is None else gains_of(self.laws_, self.state_slices_, self.input_slices_, held)
+        if self.curved_ is not None and gains is None:
+            return self.curved_.effects(change, self.state_slices_, before)
         replies = self.errors_.effects(self, change, gains)
         if self.curvature_ is None:
             return replies

@@ -124,6 +124,8 @@ def keep(server, record, learned):
     server.unshrunk_transition_, server.unshrunk_input_ = learned.unshrunk
     server.coefficients_, server.errors_ = learned.coefficients, ErrorsOfOneLag(learned.coefficients)
     server.curvature_ = None
+    if server.curved_ is not None:
+        server.curved_ = None
     server.likelihood_ = learned.likelihood
     nothing = pd.DataFrame(columns=["unit", "start", "size", "statistic", "p_value"])
     server.level_shifts_ = nothing if learned.level_shifts is None else learned.level_shifts
@@ -213,6 +215,10 @@ class Fit:
             server.doubtful_pairs_ = estimate.doubtful
             lagged = self._of_several_lags(filtered, estimate)
             server.curvature_ = self._curvature(estimate.plant) if lagged is None else lagged.curvature
+            if server.partition_.n_inputs and not (server.outdone_ or server.has_feedback_ or server.acts_at_once):
+                curved = self._curved(estimate.plant)
+                if curved is not None:
+                    server.curved_ = curved
             server.work_left = budget.left
             filtered.forget_scores()
 
@@ -283,6 +289,17 @@ class Fit:
         from .lagged.stage import curvature_of_one_lag
 
         return curvature_of_one_lag(plant, server.transition_, server.input_, server.process_cov_)
+
+    def _curved(self, plant):
+        """The plant by curves; None where lines are enough, or not all states are seen."""
+        if not plant.scores_suffice or not plant.determined.all():
+            return None
+        from .curved import curved_plant
+        from .lagged.stage import natural_scores
+
+        noise = np.linalg.inv(self.server.information_)
+        h, u, starts = natural_scores(plant)
+        return curved_plant(h, u, starts, noise, self.server.plant_.n_lags)
 
     # -- several lags ----------------------------------------------------------------------------------------
 

@@ -139,6 +139,13 @@ class BlockMoments:
         """Rows of all segments."""
         return float(self.n_rows.sum())
 
+    def of_columns(self, base, added):
+        """Moments of two units: one with all that is present and the past columns `base`, one with those `added`."""
+        now = positions_of(range(len(self.now)), self.now)
+        columns, edge = np.concatenate([base, added, now]).astype(int), len(base) + len(added)
+        sums = self.sums[:, columns[:, None], columns]
+        return replace(self, sums=sums, past=slices_of([len(base), len(added)]), now=(slice(edge, len(columns)),))
+
     def fit(self, base, now):
         """Coefficients (k_base, p) of present columns on some of the past, and the covariance of what is left."""
         cross = self.whole[np.ix_(base, now)]
@@ -147,15 +154,25 @@ class BlockMoments:
         floor = 1e-14 + 1e-10 * np.trace(left) / len(now)
         return coefficients, (left + left.T) / 2 + floor * np.eye(len(now))
 
-    def chosen(self, effect):
-        """Other units whose past matters for a unit: forward selection by BIC, in the order in which they came."""
+    def log_gain(self, effect, causes):
+        """By how much the log determinant of what is left of a unit falls with the past of others, in the whole."""
+        now, both = positions_of([effect], self.now), positions_of([effect, *causes], self.past)
+        alone = positions_of([effect], self.past)
+        without, left = (np.linalg.slogdet(self.fit(base, now)[1])[1] for base in (alone, both))
+        return without - left
+
+    def chosen(self, effect, price=None):
+        """Other units whose past matters for a unit: forward selection, in the order in which they came.
+
+        `price` says what twice the log likelihood has to rise by for so many coefficients (an array); None is BIC.
+        """
         now, base = positions_of([effect], self.now), positions_of([effect], self.past)
-        price = np.log(self.n_all) * len(now)
+        price = np.log(self.n_all).__mul__ if price is None else price
         left = [unit for unit in range(len(self.past)) if unit != effect]
         found: list[int] = []
         while left and len(found) < _MOST_OTHERS:
             gains = self._gains_beyond(base, now, left)
-            costs = price * np.array([self.past[unit].stop - self.past[unit].start for unit in left])
+            costs = price(len(now) * np.array([self.past[unit].stop - self.past[unit].start for unit in left]))
             worth = self.n_all * gains - costs
             best = int(worth.argmax())
             if worth[best] <= 0:

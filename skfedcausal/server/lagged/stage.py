@@ -81,10 +81,14 @@ def curvature_of(plant, dynamics):
     """What inputs do beyond what is linear, a :class:`~.curvature.Curvature` or None."""
     if not plant.partition.n_inputs:
         return None
+    return learned_curvature(dynamics, plant.partition.slices, *natural_scores(plant))
+
+
+def natural_scores(plant):
+    """Settled scores (n_samples, n) and inputs (n_samples, k) in the states and inputs of messages, and the starts."""
     series, starts, _ = settled_scores(plant)
     n, k = plant.partition.n_states, plant.partition.n_inputs
-    scores, u = series[:, :n] @ plant.state_scale.T, series[:, n:] * plant.known_scale[:k]
-    return learned_curvature(dynamics, plant.partition.slices, scores, u, starts)
+    return series[:, :n] @ plant.state_scale.T, series[:, n:] * plant.known_scale[:k], starts
 
 
 def curvature_of_one_lag(plant, A, B, Q):

@@ -26,13 +26,14 @@ from ...statespace.partition import positions_of
 
 N_BLOCKS = 20  # stretches that are left out in turn
 _LEVEL = 0.9  # one-sided, of the bounds: Student's t over the stretches
-_STRICT = 0.975  # the same of what is called an influence
+STRICT = 0.975  # the same of what is called an influence
 NEGLIGIBLE = 0.01  # share of news: an influence is surely more, what is negligible surely less
 _SHARED = 1.0  # of the share of the same row: what a driver of both with a memory gives a later row stays below
 _WAY = 1.5  # times the gain back that a gain exceeds if it is one way: a driver of a fast and a slow unit stays below
 _CHANCE = 5.0  # standard deviations of a share in the same row by chance, from which on it is one
 _NEAR = 0.75, 0.38  # shares of news in the same row, all and by direction, from which on two units are nearly one
 _FAR = 2.5  # robust standard deviations of news from which on a row counts less, in the local specification
+TRIMMED = 2  # stretches at either end of the gains by curves that do not count: products are large in single rows
 _NEARLY_ALL = 0.9  # share of pairs of many units of which the likelihood holds, with which none is graded
 _MOST_UNITS = 64  # whose pairs take seconds
 _FEWEST = 10  # rows of a stretch beyond the columns of a unit's past
@@ -43,6 +44,7 @@ WORTH = (
 )
 VALUES = ("strength", "low", "high", "total", "same_row", "driver_needed", "evidence", "lag")
 TOLD = ("influence", "coupled")  # verdicts that say that a pair is linked
+MEASURED = ("held-out gain", "curves")  # what verdicts rest on that assume nothing of the noise
 _DECIDED = ("influence", "no influence")  # verdicts of the likelihood, where its assumptions hold
 
 
@@ -96,8 +98,13 @@ class Grades:
         .. [1] Cinelli, Hazlett (2020), Making sense of sensitivity: extending omitted variable bias, Journal of the
                Royal Statistical Society B 82(1), robustness value.
         """
-        low = np.maximum(self.low, 0.0)
-        return (np.sqrt(low**2 + 4 * low) - low) / 2
+        return driver_needed(self.low)
+
+
+def driver_needed(low):
+    """Share of the news of both that a driver must explain to make lower bounds on a gain zero."""
+    low = np.maximum(low, 0.0)
+    return (np.sqrt(low**2 + 4 * low) - low) / 2
 
 
 def fewest_rows(slices):
@@ -124,15 +131,20 @@ def grades(series, slices, starts=(0,), known=None):
     -------
     Grades
     """
-    scale = series.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    series = without_lines((series - series.mean(axis=0)) / scale, slices, starts)
+    series, scale = standardised(series, slices, starts)
     rows = LaggedRows.of(series, slices, starts, N_LAGS)
     if known is not None:
         rows = rows.less(known, N_LAGS)
     pieces = [_gains(rows.around_lines(LOCAL, first), _FAR) for first in (0, LOCAL // 2)]
     recorded, local = _gains(rows), Gains(*(np.mean(pair, axis=0) for pair in zip(*pieces, strict=True)))
     return _grades(recorded, local, slices, len(rows.values), scale)
+
+
+def standardised(series, slices, starts):
+    """Series of unit variance without sharp lines of their spectra, and the standard deviations that they had."""
+    scale = series.std(axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
+    return without_lines((series - series.mean(axis=0)) / scale, slices, starts), scale
 
 
 def grades_of_sums(recorded, local, n_rows, slices, scale):
@@ -247,6 +259,15 @@ def _news(rows, moments, effect, others):
     return rows.values[:, now] - rows.values[:, base] @ coefficients
 
 
+def trimmed(gains):
+    """Trimmed means over stretches, the last axis, and their errors by Winsorised deviations (Tukey, McLaughlin)."""
+    ordered = np.sort(gains, axis=-1)
+    middle = ordered[..., TRIMMED:-TRIMMED]
+    held = np.clip(ordered, middle[..., :1], middle[..., -1:])
+    share = middle.shape[-1] / ordered.shape[-1]
+    return middle.mean(axis=-1), held.std(axis=-1, ddof=1) / (share * np.sqrt(ordered.shape[-1])) + 1e-12
+
+
 def _mean_and_error(gains):
     return gains.mean(axis=-1), gains.std(axis=-1, ddof=1) / np.sqrt(gains.shape[-1]) + 1e-12
 
@@ -254,15 +275,14 @@ def _mean_and_error(gains):
 def _graded(recorded, local, least, carried, lag, n_blocks=N_BLOCKS):
     """Verdicts of two specifications: each has to allow what is said; `least` is a share that is none of chance."""
     both = (recorded, local)
-    sure, strict = (stdtrit(n_blocks - 1, level) for level in (_LEVEL, _STRICT))
+    sure, strict = (stdtrit(n_blocks - 1, level) for level in (_LEVEL, STRICT))
     low = np.minimum(*(one.low(sure) for one in both))
     surely = np.minimum(*(one.low(strict) for one in both))
     high = np.maximum(*(one.up(sure) + one.noise for one in both))
     high_total = np.maximum(*(one.total + sure * one.total_error + one.noise for one in both))
-    later = np.all([one.low(strict) > _SHARED * one.same_row for one in both], axis=0)
-    way = np.all([one.low(strict) > _WAY * np.maximum(one.up(strict), 0.0).T for one in both], axis=0)
-    is_shared = ~(later | way) & (np.maximum(recorded.same_row, local.same_row) > least)
-    is_influence = (surely > NEGLIGIBLE) & (later | way)
+    is_own = exceeds_what_is_shared(both, strict)
+    is_shared = ~is_own & (np.maximum(recorded.same_row, local.same_row) > least)
+    is_influence = (surely > NEGLIGIBLE) & is_own
     verdict = np.where(low > 0, np.where(is_influence, "influence", "coupled"), "cannot tell").astype(object)
     verdict[np.maximum(high, high_total) < NEGLIGIBLE] = "negligible"
     evidence = np.arcsinh(recorded.direct / recorded.direct_error) + np.arcsinh(recorded.total / recorded.total_error)
@@ -273,16 +293,31 @@ def _graded(recorded, local, least, carried, lag, n_blocks=N_BLOCKS):
     )
 
 
+def exceeds_what_is_shared(both, sure):
+    """Whether gains of two specifications exceed what a driver of both leaves: what is shared, or the gain back."""
+    later = np.all([one.low(sure) > _SHARED * one.same_row for one in both], axis=0)
+    way = np.all([one.low(sure) > _WAY * np.maximum(one.up(sure), 0.0).T for one in both], axis=0)
+    return later | way
+
+
 # -- the table of links ------------------------------------------------------------------------------------------
 
 
 def grades_of(record):
     """Grades of the units of a :class:`JointRecord`; None where it has no rows or too few, or too many units."""
+    return grades(*rows_of(record)) if can_be_graded(record) else None
+
+
+def can_be_graded(record):
+    """Whether a record has rows, enough of them for every stretch, and not too many units."""
     slices = record.partition.slices
-    if not record.has_rows or not 2 <= len(slices) <= _MOST_UNITS or record.n_samples < fewest_rows(slices):
-        return None
+    return record.has_rows and 2 <= len(slices) <= _MOST_UNITS and record.n_samples >= fewest_rows(slices)
+
+
+def rows_of(record):
+    """What grades are made of: series of the states, columns of units, first rows of episodes, and inputs or None."""
     known = None if record.u is None else record.standard_known.series
-    return grades(_state_series(record), slices, record.starts, known)
+    return _state_series(record), record.partition.slices, record.starts, known
 
 
 def _state_series(record):

@@ -1,7 +1,7 @@
 """What a learned plant answers about its links; functions in this folder take the settings."""
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,10 @@ from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wandering
 from .answers import anew, classical_tests
+from .curves import with_curves
 from .grades import grades_of, holds, with_grades
 from .intervals import check_confidence, pair_of, spectrum_table
 from .tests import check_method
-
-if TYPE_CHECKING:
-    pass
 
 
 class Verdicts(NamedTuple):
@@ -157,6 +155,7 @@ class LinkQuestions(ServerLearner):
     def _judged(self, messages, grades, withhold):
         """The verdicts of the likelihood, without those that rest on what does not hold, and held-out gains."""
         links, correlations, validity = self._qualified(self.engine_.table(self)), self.correlated_pairs_, None
+        plain = None
         if withhold is not None:
             links = withhold(links)
         if messages is not None:
@@ -171,12 +170,14 @@ class LinkQuestions(ServerLearner):
             links.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
             links = gated(links, validity)
             if self.batches_ is None and len(self.names_) <= LARGE:
-                grades = grades_of(JointRecord.from_messages(messages))
+                plain = JointRecord.from_messages(messages)
+                grades = grades_of(plain)
             elif self.batches_ is None and not holds(links):
                 grades = grades_of(record)
             correlations = self.engine_.with_directions(correlations, run, record, self.process_cov_)
         by_likelihood = self._told(with_grades(links, None, self.names_))
-        links = self._told(with_grades(links, grades, self.names_))
+        links = with_grades(links, grades, self.names_)
+        links = self._told(links if plain is None else with_curves(links, plain, self.alpha))
         return Verdicts(links, by_likelihood, validity, correlations, grades)
 
     def _qualified(self, links):

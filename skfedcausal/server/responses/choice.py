@@ -76,7 +76,8 @@ def chosen_engine(server, messages, now, in_doubt, looped, readers):
     Where news comes in jumps, the plant has to be the one that misses clearly less: its bands know of none. Where
     controllers seem to set inputs by what they measure it has to miss twice as much: runs under the inputs of the
     record cannot tell what an input does from the news that its controller answered, and only the plant is learned
-    with that in mind. A plant whose search was ended for the sake of responses (`outdone_`) does not answer.
+    with that in mind. A plant whose search was ended for the sake of responses (`outdone_`) does not answer, one whose
+    curves were confirmed on rows left out does.
 
     Parameters
     ----------
@@ -107,7 +108,8 @@ def chosen_engine(server, messages, now, in_doubt, looped, readers):
     margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
     if looped and found.radius <= STABLE:  # no plant that is learned runs away
         margin = BEYOND_DOUBT
-    stays = losses["plant"] <= margin * losses["responses"] and not getattr(server, "outdone_", False)
+    is_curved = getattr(server, "curved_", None) is not None  # which responses are not
+    stays = is_curved or (losses["plant"] <= margin * losses["responses"] and not getattr(server, "outdone_", False))
     radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
     found = found.without_record()
     timing = None if found.other is None else found

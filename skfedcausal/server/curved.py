@@ -1,0 +1,227 @@
+"""A curved plant: each state's next row by lines and curves of all states and inputs, and effects by runs of it.
+
+For plants with inputs whose states act along curves: a coupling that saturates makes the effect of a large dose smaller
+than any linear plant says, and its bands too. Curves are kinks of each state and input and products of two, with a
+prior whose variance comes from the evidence; the whole stands back where stretches that are left out do not confirm it.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import stdtrit
+
+from ..message.states import EffectReply
+from ..statespace.episodes import inner_rows
+from ..statespace.matrices import symmetric_root
+from .links.grades import N_BLOCKS, NEGLIGIBLE, STRICT, TRIMMED, trimmed
+
+_MOST_SIGNALS = 16  # states and inputs
+_MOST_KNOTS, _FEWEST_KNOTS = 20, 5  # of each within what was seen
+_FEWEST_ROWS = 20  # for every curve
+_CLEAR = 0.03  # share of a state's variance that is noise of its sensors, up to which curves are not flattened by it
+_FIRST_SHARE, _LEAST_SHARE = 0.01, 1e-9  # of the variance of the news that one curve may have
+_UPDATES = 12  # of these shares
+_WIDER = 1.5  # times the spread of coefficients whose prior is known, which it is not: bands held .8 of 90 % without
+_NOISIER = 4  # records with the noise of the sensors once more
+_RUNS, _DRAWS, _FEWER_RUNS = 300, 40, 60  # from states of the record, of plants, and from states by each of these
+_BEFORE = 100  # rows before a change that are run through
+_SEED = 20, 13  # that no simulated record is likely to have: noise must not repeat it
+_TINY = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Kinks of columns, beyond what was seen too, and products of two columns, all less what is linear in them."""
+
+    knots: np.ndarray  # (n_knots, m), even
+    low: np.ndarray  # range of the columns in the record, in which products are held
+    high: np.ndarray
+    lines: np.ndarray  # (1 + m, c)
+    scale: np.ndarray  # (c,)
+
+    @classmethod
+    def of(cls, x, n_knots):
+        """Those of columns (n_samples, m), whose knots go on for half their range at both ends."""
+        low, high = x.min(axis=0), x.max(axis=0)
+        wide = (high - low) / 2
+        knots = np.linspace(low - wide, high + wide, 2 * n_knots)
+        pairs = np.triu_indices(x.shape[1], 1)
+        scale = np.concatenate([np.tile(x.std(axis=0), 2 * n_knots), np.prod(x.std(axis=0)[list(pairs)], axis=0)])
+        plain = cls(knots, low, high, np.zeros((1 + x.shape[1], len(scale))), np.where(scale > 0, scale, np.inf))
+        lines = np.linalg.lstsq(_with_level(x), plain(x), rcond=None)[0]
+        return replace(plain, lines=lines)
+
+    def __call__(self, x):
+        held = np.clip(x, self.low, self.high)
+        first, second = np.triu_indices(x.shape[1], 1)
+        kinks = np.maximum(x[:, None] - self.knots, 0.0).reshape(len(x), -1)
+        return np.hstack([kinks, held[:, first] * held[:, second]]) / self.scale - _with_level(x) @ self.lines
+
+    @property
+    def groups(self):
+        """Number of the column whose kinks curves are, m for products, (c,)."""
+        m = self.knots.shape[1]
+        return np.concatenate([np.tile(np.arange(m), len(self.knots)), np.full(m * (m - 1) // 2, m)])
+
+
+@dataclass(frozen=True, eq=False)
+class CurvedPlant:
+    """What was learned; states and inputs are less their levels."""
+
+    curves: Curves
+    plants: np.ndarray  # (1 + n_draws, 1 + n + k + c, n): coefficients, then draws of them
+    noise: np.ndarray  # (n, n) root of the covariance of the news
+    states: np.ndarray  # (n_runs, n) of the record, in no order
+
+    def effects(self, change, slices, before=None):
+        """An `EffectReply` for every unit: means over runs from states of the record, of the plant and of draws.
+
+        The covariance is that of the draws and of the runs. Kinks beyond what was seen are drawn from their prior, so
+        that bands grow where runs go there.
+        """
+        u = np.zeros(change.shape) if before is None else before
+        found = self._moved(self.plants[:1], self.states, u, change)[:, 0]  # (n_steps, n_runs, n)
+        drawn = self._moved(self.plants[1:], self.states[:_FEWER_RUNS], u, change)
+        effect, spread = found.mean(axis=1), (drawn - found[:, None, :_FEWER_RUNS]).mean(axis=2)
+        V = np.einsum("tdi,tdj->tij", spread, spread) / spread.shape[1]
+        V[:, *np.diag_indices(V.shape[1])] += found.var(axis=1) / found.shape[1]
+        return {
+            name: EffectReply(np.ascontiguousarray(effect[:, at]), np.ascontiguousarray(V[:, at, at]))
+            for name, at in slices.items()
+        }
+
+    def _moved(self, plants, states, inputs, change):
+        """What a change to the last rows of inputs does to runs of plants from states, (n_steps, d, n_runs, n)."""
+        rng, n_before = np.random.default_rng(_SEED), len(inputs) - len(change)
+
+        def ahead(h, u):
+            flat = np.hstack([h.reshape(-1, h.shape[2]), np.tile(u, (h.shape[0] * h.shape[1], 1))])
+            return np.hstack([_with_level(flat), self.curves(flat)]).reshape(*h.shape[:2], -1) @ plants
+
+        h, found = np.broadcast_to(states, (len(plants), *states.shape)), []
+        moved = h
+        for t in range(max(n_before - _BEFORE, 0), len(inputs)):
+            by, news = change[t - n_before] if t >= n_before else 0.0, rng.standard_normal(self.states.shape)
+            news = (news @ self.noise)[: len(states)]
+            h, moved = ahead(h, inputs[t]) + news, ahead(moved, inputs[t] + by) + news
+            found.append(moved - h)
+        return np.array(found[-len(change) :])
+
+
+def _with_level(x):
+    return np.hstack([np.ones((len(x), 1)), x])
+
+
+def curved_plant(h, u, starts, noise, n_lags=1):
+    """The :class:`CurvedPlant` of a record, or None where lines are enough.
+
+    Parameters
+    ----------
+    h : ndarray of shape (n_samples, n)
+        Scores of the states, less their levels.
+    u : ndarray of shape (n_samples, k)
+        Inputs, less theirs.
+    starts : sequence of int
+        First rows of episodes.
+    noise : ndarray of shape (n, n)
+        Covariance of the sensors' noise in the scores.
+    n_lags : int
+        Lags of the linear plant that curves have to be better than.
+
+    Returns
+    -------
+    CurvedPlant or None
+    """
+    n, x = h.shape[1], np.hstack([h, u])
+    n_knots = min(len(h) // (_FEWEST_ROWS * x.shape[1]) - x.shape[1] // 2, _MOST_KNOTS)
+    if n_knots < _FEWEST_KNOTS or x.shape[1] > _MOST_SIGNALS or (np.diag(noise) > _CLEAR * h.var(axis=0)).any():
+        return None
+    rows = inner_rows(len(h), starts)
+    past, now = x[rows - 1], h[rows]
+    curves = Curves.of(past, n_knots)
+    line, bent = _with_level(past), curves(past)
+    X, m = np.hstack([line, bent]), x.shape[1]
+    priors = _priors(X, np.concatenate([np.arange(m + 1), m + 1 + curves.groups]), now)
+    is_given = np.concatenate([np.ones(m + 1, dtype=bool), (curves.groups >= n) & (curves.groups < m)])
+    late = _later_lags(x, rows, starts, n_lags)
+    given = np.hstack([priors[:, is_given], np.full((n, late.shape[1]), _TINY)])  # curves of inputs are known without
+    loss = _losses(np.hstack([X[:, is_given], late]), now, given)
+    gain, error = trimmed(((loss - _losses(X, now, priors)) / loss.mean(axis=0)).T)
+    if (gain - stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT) * error).max() < NEGLIGIBLE:
+        return None
+    plants, news = _drawn(curves, past, now, priors, noise)
+    chosen = np.random.default_rng(_SEED).choice(len(past), min(_RUNS, len(past)), replace=False)
+    return CurvedPlant(curves, plants, symmetric_root(news.T @ news / len(news)), past[chosen, :n])
+
+
+def _priors(X, groups, now):
+    """Prior precisions (n, q) of the coefficients of every state in units of its news: the likeliest ones by group.
+
+    By MacKay's updates; the first column, a level, is free.
+    """
+    square, found = X.T @ X, []
+    for y in now.T:
+        cross, shares = X.T @ y, np.where(np.arange(groups.max() + 1) == 0, 1 / _TINY, _FIRST_SHARE)
+        for _ in range(_UPDATES):
+            spread = np.linalg.inv(square + np.diag(1 / shares[groups]))
+            mean = spread @ cross
+            news = (y @ y - mean @ cross) / len(y)
+            known = np.bincount(groups, 1 - np.diag(spread) / shares[groups])
+            shares[1:] = (np.bincount(groups, mean**2) / news / np.maximum(known, _TINY))[1:]
+            shares = np.clip(shares, _LEAST_SHARE, 1 / _LEAST_SHARE)
+        found.append(1 / shares[groups])
+    return np.array(found)
+
+
+def _later_lags(x, rows, starts, n_lags):
+    """States and inputs of rows before the last one, zero before an episode."""
+    first = np.zeros(len(x), dtype=int)
+    first[list(starts)] = list(starts)
+    first = np.maximum.accumulate(first)[rows]
+    late = [np.where((rows - lag >= first)[:, None], x[rows - lag], 0.0) for lag in range(2, n_lags + 1)]
+    return np.hstack([np.zeros((len(rows), 0)), *late])
+
+
+def _losses(X, now, priors):
+    """Mean squares (n_blocks, n) of what is missed on stretches left out."""
+    edges = np.linspace(0, len(X), N_BLOCKS + 1).astype(int)
+    G, g, found = X.T @ X, X.T @ now, np.empty((N_BLOCKS, now.shape[1]))
+    for k, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+        left, seen = X[a:b], now[a:b]
+        square, cross = G - left.T @ left, g - left.T @ seen
+        for i, prior in enumerate(priors):
+            missed = seen[:, i] - left @ np.linalg.solve(square + np.diag(prior), cross[:, i])
+            found[k, i] = missed @ missed / (b - a)
+    return found
+
+
+def _means(X, now, priors):
+    """Posterior means of the coefficients, (q, n)."""
+    G, g = X.T @ X, X.T @ now
+    return np.stack([np.linalg.solve(G + np.diag(prior), c) for c, prior in zip(g.T, priors, strict=True)], axis=1)
+
+
+def _drawn(curves, past, now, priors, noise):
+    """Coefficients and draws of them, (1 + n_draws, q, n), and the news.
+
+    Noise of the sensors flattens: by as much as the same noise, added once more, flattens further [1]_. Draws have half
+    of that as an error too.
+
+    References
+    ----------
+    .. [1] Cook, Stefanski (1994), Simulation-extrapolation estimation in parametric measurement error models, Journal
+           of the American Statistical Association 89.
+    """
+    rng, n = np.random.default_rng(_SEED), now.shape[1]
+    X = np.hstack([_with_level(past), curves(past)])
+    mean, noisier = _means(X, now, priors), np.zeros((X.shape[1], n))
+    for _ in range(_NOISIER):
+        x = past.copy()
+        x[:, :n] += rng.standard_normal((len(x), n)) @ symmetric_root(noise)
+        noisier += _means(np.hstack([_with_level(x), curves(x)]), now, priors) / _NOISIER
+    flattened, left, draws = mean - noisier, now - X @ mean, []
+    for i, prior in enumerate(priors):
+        root = np.linalg.cholesky(X.T @ X + np.diag(prior))
+        draws.append(np.linalg.solve(root.T, rng.standard_normal((X.shape[1], _DRAWS))).T * left[:, i].std() * _WIDER)
+    draws = mean + np.stack(draws, axis=2) + flattened * (1 + rng.standard_normal((_DRAWS, 1, 1)) / 2)
+    return np.concatenate([(mean + flattened)[None], draws]), left

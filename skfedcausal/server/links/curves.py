@@ -1,0 +1,345 @@
+"""Curved links: what curves of the states of a cause tell of the news of another unit beyond the line.
+
+Curves are kinks and steps of each state at its quantiles, and products of two states; none is chosen for a coupling. A
+unit enters a regression where all of its columns pay for themselves together, a product on its own: of the many of
+a plant only those that act are conditioned on, which is what keeps indirect causes out. What is told has to show in the
+whole record and on stretches left out, as recorded and less what moves slower than a local piece.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import chdtrc, chdtri, stdtrit
+
+from ...statespace.held_out import LOCAL, N_LAGS, LaggedRows
+from ...statespace.partition import positions_of, slices_of
+from ..estimation.evidence import holm
+from .grades import (
+    N_BLOCKS,
+    NEGLIGIBLE,
+    STRICT,
+    TRIMMED,
+    can_be_graded,
+    driver_needed,
+    exceeds_what_is_shared,
+    rows_of,
+    standardised,
+    told_links,
+    trimmed,
+)
+
+_KINKS = np.array([0.07, 0.23, 0.5, 0.77, 0.93])  # quantiles of a state: -1.5, -0.75 ... deviations of a normal one
+_STEPS = np.array([0.16, 0.84])
+_ENDS = np.array([0.002, 0.998])  # quantiles at which states are held: nothing is told by a few extreme rows
+_MOST_INPUTS = 8  # whose curves are taken out too
+_CHANCE = 0.05  # of any unit that enters a regression of none
+_CHANCE_OF_PRODUCTS = 0.01  # the same of products
+_MOST_PRODUCTS = 8  # of an effect
+_MOST_COLUMNS = 640  # of all units: more would take minutes
+_RIDGE, _LEAST = 1e-6, 1e-10  # share of a column's sum of squares, and of one that does not move
+
+
+EXPLAINED = "what its line tells, curves of other units tell as well"
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What curves tell, arrays [effect, cause]; `verdict` is empty where nothing is sure."""
+
+    verdict: np.ndarray
+    p_value: np.ndarray  # of the hypothesis that the cause acts along a line only
+    p_adjusted: np.ndarray  # by Holm
+    strength: np.ndarray  # share of the news of the effect that line and curves of the cause tell
+    low: np.ndarray  # bounds on the share by curves beyond the line
+    high: np.ndarray
+    same_row: np.ndarray  # share of the news that the cause tells in the same row, by line and curves
+    evidence: np.ndarray
+    is_explained: np.ndarray  # whether curves of other units tell what a line of the cause was told for
+
+
+class _Found(NamedTuple):
+    """Of one pair; gains are those of curves beyond the line, one for every stretch."""
+
+    p_value: float = 1.0
+    recorded: np.ndarray = np.zeros(N_BLOCKS)
+    local: np.ndarray = np.zeros(N_BLOCKS)
+    noise: float = 0.0  # what estimating the coefficients costs
+    strength: float = 0.0
+    same_row: float = 0.0
+    whole: np.ndarray | None = None  # gains by all that the cause tells
+
+
+class Bends(NamedTuple):
+    """Gains of all pairs by curves beyond the line in one specification, [effect, cause]."""
+
+    gain: np.ndarray
+    error: np.ndarray
+    same_row: np.ndarray
+
+    def low(self, sure):
+        """Lower bound on the gain."""
+        return self.gain - sure * self.error
+
+    def up(self, sure):
+        """Upper bound on the gain, without the cost of coefficients."""
+        return self.gain + sure * self.error
+
+
+class Bent(NamedTuple):
+    """Curves of columns at quantiles of a record."""
+
+    kinks: np.ndarray  # (5, n)
+    steps: np.ndarray  # (2, n)
+    ends: np.ndarray  # (2, n)
+
+    @classmethod
+    def of(cls, series):
+        """Those of series (n_samples, n)."""
+        return cls(*(np.quantile(series, at, axis=0) for at in (_KINKS, _STEPS, _ENDS)))
+
+    def held(self, series):
+        """The series within their ends, less their means."""
+        inside = np.clip(series, *self.ends)
+        return inside - inside.mean(axis=0)
+
+    def __call__(self, series, slices):
+        """Kinks and steps of each unit's columns, and products of its own ones, less their means: one array a unit."""
+        inside, held = np.clip(series, *self.ends)[:, None], self.held(series)
+        single = np.concatenate([np.maximum(inside - self.kinks, 0.0), inside > self.steps], axis=1)
+        found = []
+        for own in slices:
+            first, second = np.triu_indices(own.stop - own.start, 1)
+            products = held[:, own][:, first] * held[:, own][:, second]
+            columns = np.hstack([single[:, :, own].reshape(len(series), -1), products])
+            found.append(columns - columns.mean(axis=0))
+        return found
+
+
+def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=()):
+    """What curves of all units tell of each other.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_samples, n)
+        What the server knows of the units' states row by row, gaps filled.
+    slices : sequence of slice
+        Columns of each unit.
+    starts : sequence of int
+        First rows of the episodes.
+    known : ndarray of shape (n_samples, k), default=None
+        Inputs: what lines and, of a few, curves of them tell is no news.
+    alpha : float, default=0.05
+        Chance of any link that is none, over all pairs.
+    told : set of (int, int)
+        Pairs (effect, cause) that lines tell of.
+
+    Returns
+    -------
+    Curves
+    """
+    rows = LaggedRows.of(standardised(series, slices, starts)[0], slices, starts, N_LAGS)
+    if known is not None:
+        few = known.shape[1] <= _MOST_INPUTS
+        rows = rows.less(
+            np.hstack([known, *Bent.of(known)(known, [slice(0, known.shape[1])])]) if few else known, N_LAGS
+        )
+    regressions = _Regressions(rows, slices)
+    asked = [[cause for effect, cause in told if effect == unit] for unit in range(len(slices))]
+    found = {(unit, cause): of for unit in range(len(slices)) for cause, of in regressions.of_effect(unit, asked[unit])}
+    return _told(found, len(slices), alpha, told)
+
+
+class _Regressions:
+    """Lags and curves of all units beside what is present."""
+
+    def __init__(self, lagged, slices):
+        sizes = [own.stop - own.start for own in slices]
+        self.lagged, self.slices, self.n_units = lagged, slices, len(sizes)
+        firsts = [past.start for past in lagged.past]
+        states = lagged.values[
+            :, np.concatenate([first + np.arange(p) for first, p in zip(firsts, sizes, strict=True)])
+        ]
+        self.bent = Bent.of(states)
+        self.held, self.now = self.bent.held(states), _centred(lagged.values[:, lagged.now[0].start :])
+        self.lags = [_centred(lagged.values[:, past]) for past in lagged.past]
+        self.past = [np.hstack(both) for both in zip(self.lags, self.bent(states, slices), strict=True)]
+        lines = [self.now[:, own] for own in slices]
+        self.present = [np.hstack(both) for both in zip(lines, self.bent(self.now, slices), strict=True)]
+        self.unit_of = np.repeat(np.arange(self.n_units), sizes)
+        self.pairs = np.argwhere(np.triu(self.unit_of[:, None] != self.unit_of, 1))
+        self.moments = self._rows(self.past, lines).moments(1)
+
+    def _rows(self, past, now):
+        columns = slices_of(part.shape[1] for part in (*past, *now))
+        ends = columns[: len(past)], columns[len(past) :]
+        return LaggedRows(np.hstack([*past, *now]), *ends, self.lagged.starts, self.lagged.at)
+
+    def of_effect(self, effect, asked):
+        """Causes whose curves may matter for a unit, and what was `_Found` of them and of the ones `asked` for."""
+        now, n_pairs = self.now[:, self.slices[effect]], self.n_units * (self.n_units - 1)
+        units = self.moments.chosen(effect, lambda width: chdtri(width, _CHANCE / n_pairs))
+        products = self._products(np.hstack([self.past[unit] for unit in (effect, *units)]), now)
+        ends = self.unit_of[self.pairs[products]]
+        units = sorted({*units, *ends.ravel().tolist()} - {effect})
+        driven = [self._product(pair)[:, None] for pair in products]
+        past = [self.past[unit] for unit in (effect, *units)] + driven
+        beside = [unit for unit in asked if unit not in units]
+        rows = self._rows(
+            [*past, *(self.present[unit] for unit in units), *(self.lags[unit] for unit in beside)], [now]
+        )
+        model, is_bent = _Model(rows, len(past), now.shape[1]), False
+        for k, cause in enumerate(units):
+            with_it = 1 + len(units) + np.flatnonzero((ends == cause).any(axis=1))
+            found = model.found(1 + k, self.lags[cause].shape[1], with_it, len(past) + k)
+            is_bent |= found.p_value < _CHANCE / n_pairs
+            yield cause, found
+        if is_bent:
+            for k, cause in enumerate(beside):
+                yield cause, _Found(whole=model.gains([], [len(past) + len(units) + k]))
+
+    def _products(self, base, now):
+        """Products of states of two units that matter beside a base, one after the other, as places in `pairs`."""
+        found: list[int] = []
+        limit = chdtri(now.shape[1], _CHANCE_OF_PRODUCTS / max(len(self.pairs), 1))
+        first, second = self.pairs.T
+        while len(found) < _MOST_PRODUCTS and len(self.pairs):
+            square = base.T @ base
+            square[np.diag_indices_from(square)] *= 1 + _RIDGE
+            square[np.diag_indices_from(square)] += _LEAST
+            left = now - base @ np.linalg.solve(square, base.T @ now)
+            scores = sum(self._scores(news) for news in left.T)[first, second]  # robust to news of unequal variance
+            scores[found] = 0.0
+            best = int(scores.argmax())
+            if scores[best] < limit:
+                break
+            found.append(best)
+            base = np.column_stack([base, self._product(best)])
+        return found
+
+    def _scores(self, news):
+        """Score statistics of all products of two states for some news, (n, n)."""
+        moved = self.held * news[:, None]
+        return np.square(moved.T @ self.held) / (np.square(moved).T @ np.square(self.held) + _LEAST)
+
+    def _product(self, pair):
+        first, second = self.pairs[pair]
+        return _centred(self.held[:, first] * self.held[:, second])
+
+
+class _Model:
+    """Regression of an effect on units, products, and the same row of the units: `rows` with one slice for each."""
+
+    def __init__(self, rows, n_past, width):
+        self.rows, self.width = rows, width
+        self.past = positions_of(range(n_past), rows.past)
+        self.recorded = rows.moments(N_BLOCKS)
+
+    def found(self, unit, n_lagged, products, present):
+        """What was found of the unit in one slice, `n_lagged` columns of which are lines, with some products."""
+        own = positions_of([unit], self.rows.past)
+        bends = np.concatenate([own[n_lagged:], positions_of(products, self.rows.past)]).astype(int)
+        base = np.setdiff1d(self.past, bends)
+        of_bends, n_rows = self.recorded.of_columns(base, bends), len(self.rows.values)
+        likelier = of_bends.log_gain(0, [1]) * (n_rows - len(self.past) - 1)
+        p_value, noise = chdtrc(len(bends) * self.width, likelier), len(bends) * self.width / n_rows
+        whole = self.gains([unit, *products], [unit, *products])
+        if p_value > _CHANCE:
+            return _Found(p_value, whole=whole)
+        local, same = _gains(self.local.of_columns(base, bends)), max(self.gains([], [present]).mean(), 0.0)
+        strength = whole.mean() + noise + n_lagged * self.width / n_rows
+        return _Found(p_value, _gains(of_bends), local, noise, strength, same, whole)
+
+    def gains(self, without, by):
+        """Gains in every stretch by some slices beyond the past without some."""
+        base = np.setdiff1d(self.past, positions_of(without, self.rows.past))
+        return _gains(self.recorded.of_columns(base, positions_of(by, self.rows.past)))
+
+    @cached_property
+    def local(self):
+        """Moments of rows less what moves slower than a local piece."""
+        return self.rows.around_lines(LOCAL).moments(N_BLOCKS)
+
+
+def _gains(moments):
+    return moments.gains(0, [], [1])[0][0]
+
+
+def _told(found, n_units, alpha, by_lines):
+    """The `Curves` of what was found of pairs (effect, cause), some of them told by lines: nothing of the others."""
+    of_pairs = [[found.get((effect, cause), _Found()) for cause in range(n_units)] for effect in range(n_units)]
+    p_value, noise, strength, same = (
+        np.array([[getattr(of, name) for of in row] for row in of_pairs])
+        for name in ("p_value", "noise", "strength", "same_row")
+    )
+    stretches = (np.array([[getattr(of, name) for of in row] for row in of_pairs]) for name in ("recorded", "local"))
+    means = [trimmed(gains) for gains in stretches]
+    both = [Bends(gain, error, same) for gain, error in means]
+    p_adjusted, off = np.ones_like(p_value), ~np.eye(n_units, dtype=bool)
+    p_adjusted[off] = holm(p_value[off])
+    sure = stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT)
+    low = np.minimum(*(one.low(sure) for one in both))
+    high = np.maximum(*(one.up(sure) + noise for one in both))
+    is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared(both, sure)
+    told = np.where(is_influence, "influence", "coupled").astype(object)
+    told[(p_adjusted > alpha) | (low <= 0)] = ""
+    strength, evidence = np.maximum(strength, low), 2 * np.arcsinh(both[0].gain / both[0].error)
+    is_explained = np.zeros_like(off)
+    for effect, cause in by_lines:
+        whole = of_pairs[effect][cause].whole
+        if whole is not None and told[effect].any() and not told[effect, cause]:
+            gain, error = trimmed(whole)
+            if gain <= sure * error:
+                is_explained[effect, cause], evidence[effect, cause] = True, 2 * np.arcsinh(gain / error)
+    return Curves(told, p_value, p_adjusted, strength, low, high, same, evidence, is_explained)
+
+
+def _centred(columns):
+    return columns - columns.mean(axis=0)
+
+
+# -- the table of links ------------------------------------------------------------------------------------------
+
+
+def with_curves(links, record, alpha):
+    """A table of links with what curves tell where lines tell less; p-values are then those of curves beyond the line.
+
+    "influence" stands, with what curves add to its evidence; a pair that a driver explains as well is coupled at most.
+    What a line was told for and curves of other units tell as well is open. Nothing is asked of records that cannot be
+    graded, or of too many columns.
+    """
+    few = record.partition.n_states * (N_LAGS + len(_KINKS) + len(_STEPS)) <= _MOST_COLUMNS
+    if not few or not can_be_graded(record):
+        return links
+    table, place = links.copy(), {name: k for k, name in enumerate(record.names)}
+    straight = told_links(links[links["kind"] == "state"])
+    pairs = {(place[effect], place[cause]) for effect, cause in zip(straight["effect"], straight["cause"], strict=True)}
+    series, slices, starts, known = rows_of(record)
+    found = curves(series, slices, starts, known, alpha, pairs)
+    for row, link in zip(links.index, links.itertuples(), strict=True):
+        at = place[link.effect], place[link.cause]
+        told = found.verdict[at]
+        if link.kind == "state" and found.is_explained[at]:
+            table.loc[row, ["verdict", "because", "basis"]] = "cannot tell", EXPLAINED, "curves"
+            table.loc[row, "evidence"] = np.fmin(link.evidence, found.evidence[at])
+        if link.kind != "state" or not told:
+            continue
+        table.loc[row, "evidence"] = np.fmax(link.evidence, found.evidence[at])
+        if link.verdict in (told, "influence"):
+            continue
+        low, high = found.low[at], found.high[at]
+        said = {
+            "verdict": "coupled" if link.verdict == "shared driver" else told,
+            "because": f"curved: bends and products tell {100 * low:.2g} to {100 * high:.2g} % beyond the line",
+            "basis": "curves",
+            "p_value": found.p_value[at],
+            "p_adjusted": found.p_adjusted[at],
+            "strength": found.strength[at],
+            "low": low,
+            "high": high,
+            "same_row": found.same_row[at],
+            "driver_needed": driver_needed(low),
+        }
+        table.loc[row, list(said)] = list(said.values())
+    return table

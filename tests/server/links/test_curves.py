@@ -1,0 +1,115 @@
+"""Curved links: what is told of couplings that are not straight, and what is not."""
+
+import numpy as np
+import pytest
+
+from skfedcausal import FederatedGrangerEstimator
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.links.curves import Bent, curves
+from skfedcausal.statespace.partition import slices_of
+
+COUPLINGS = {
+    "square": lambda s, own: np.clip(s, -2.5, 2.5) ** 2,
+    "kink": lambda s, own: np.abs(s),
+    "product": lambda s, own: np.tanh(s) * np.tanh(own),
+    "wave": lambda s, own: np.cos(3 * s),
+}
+
+
+def chain(coupling, seed, n_samples=1500, n_units=4):
+    """States of units of which the first acts on the second along a curve, and the others on nobody."""
+    rng = np.random.default_rng(seed)
+    u, v = rng.normal(size=(2, 4000))
+    level, size = coupling(u, v).mean(), coupling(u, v).std()
+    h, noise = np.zeros((n_samples, n_units)), rng.normal(size=(n_samples, n_units))
+    for t in range(1, n_samples):
+        h[t] = 0.6 * h[t - 1] + 0.8 * noise[t]
+        h[t, 1] += 0.4 * (coupling(h[t - 1, 0], h[t - 1, 1]) - level) / size
+    return h
+
+
+def sensors(h, seed):
+    rng = np.random.default_rng(seed)
+    return {
+        f"u{m}": h[:, [m]] @ rng.normal(size=(1, 4)) + 0.2 * rng.normal(size=(len(h), 4)) for m in range(h.shape[1])
+    }
+
+
+@pytest.mark.parametrize("kind", COUPLINGS)
+def test_a_curved_link_is_told_and_nothing_else(kind):
+    links = FederatedGrangerEstimator().fit(sensors(chain(COUPLINGS[kind], 0), 1)).links_
+    told = links[links["verdict"] == "influence"]
+    assert told[["cause", "effect"]].to_numpy().tolist() == [["u0", "u1"]]
+    link = told.iloc[0]
+    assert link["basis"] == "curves"
+    assert link["because"].startswith("curved: ")
+    assert link["low"] < 0.2 < link["strength"] + 0.1 < 0.4
+    assert link["p_adjusted"] < 1e-6
+    assert link["evidence"] == links["evidence"].max()
+
+
+def test_links_of_linear_plants_stay_what_they_were():
+    for seed in range(4):
+        X, _ = make_granger_plant(4, n_samples=1000, random_state=seed)
+        assert "curves" not in set(FederatedGrangerEstimator().fit(X).links_["basis"])
+
+
+def test_what_a_server_says_without_grades_has_no_curves():
+    server = FederatedGrangerEstimator().fit(sensors(chain(COUPLINGS["square"], 0), 1)).server_
+    assert "curves" not in set(server.without_grades()["basis"])
+
+
+def test_a_product_of_two_states_is_found_where_neither_acts_alone():
+    rng = np.random.default_rng(0)
+    h, noise = np.zeros((1500, 5)), rng.normal(size=(1500, 5))
+    for t in range(1, len(h)):
+        h[t] = 0.5 * h[t - 1] + noise[t]
+        h[t, 4] += 0.5 * h[t - 1, 0] * h[t - 1, 1]
+    found = curves(h, slices_of([1] * 5))
+    told = np.argwhere(found.verdict == "influence").tolist()
+    assert told == [[4, 0], [4, 1]]
+
+
+def test_a_driver_that_two_units_follow_along_curves_makes_no_influence():
+    rng = np.random.default_rng(1)
+    driver, h = np.zeros(2000), np.zeros((2000, 2))
+    for t in range(1, len(h)):
+        driver[t] = 0.7 * driver[t - 1] + 0.7 * rng.normal()
+        h[t] = 0.5 * h[t - 1] + 0.5 * rng.normal(size=2) + [driver[t], driver[t] ** 2 - 1]
+    assert "influence" not in curves(h, slices_of([1, 1])).verdict
+
+
+def test_curves_do_not_depend_on_scale_or_order():
+    h = chain(COUPLINGS["kink"], 2)
+    found = curves(h, slices_of([1] * 4))
+    turned = curves(h[:, ::-1] * [1.0, 10.0, 0.1, 3.0], slices_of([1] * 4))
+    np.testing.assert_allclose(turned.low[::-1, ::-1], found.low, atol=1e-6)
+    assert (turned.verdict[::-1, ::-1] == found.verdict).all()
+
+
+def test_what_a_line_was_told_for_is_open_where_curves_of_others_tell_it():
+    rng = np.random.default_rng(5)
+    h, noise = np.zeros((4000, 3)), rng.normal(size=(4000, 3))
+    for t in range(1, len(h)):
+        h[t] = [0.6, 0.8, 0.3] * h[t - 1] + noise[t]
+        h[t, 1:] += 0.5 * h[t - 1, 0] ** 2
+    found = curves(h, slices_of([1] * 3), told={(2, 1), (2, 0)})
+    assert found.is_explained.tolist() == [[False] * 3, [False] * 3, [False, True, False]]
+
+
+def test_what_curves_of_inputs_tell_is_no_news():
+    rng = np.random.default_rng(3)
+    u, h = rng.normal(size=(2000, 1)), np.zeros((2000, 2))
+    for t in range(1, len(h)):
+        h[t] = 0.5 * h[t - 1] + 0.3 * rng.normal(size=2) + [u[t - 1, 0], np.abs(u[t - 2, 0]) if t > 1 else 0]
+    assert curves(h, slices_of([1, 1])).verdict[1, 0] == "influence"
+    assert curves(h, slices_of([1, 1]), known=u).verdict[1, 0] == ""
+
+
+def test_states_are_held_beyond_what_was_seen():
+    series = np.random.default_rng(4).normal(size=(500, 2))
+    bent = Bent.of(series)
+    far = np.vstack([series, [[1e6, -1e6]]])
+    (columns,) = bent(far, [slice(0, 2)])
+    assert np.abs(columns).max() < 20
+    assert columns.shape == (501, 15)

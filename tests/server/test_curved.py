@@ -1,0 +1,104 @@
+"""A plant of lines and curves: when it stands in, and that its effects and bands are right."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from skfedcausal import FederatedCounterfactualEstimator
+from skfedcausal.server.curved import Curves, curved_plant
+
+SHAPES = {"saturates": lambda s: np.tanh(2 * s), "waves": lambda s: np.sin(2 * s), "line": lambda s: s}
+
+
+def step(h, u, noise, shape):
+    first = 0.7 * h[..., 0] + 0.6 * u[..., 0] + noise[..., 0]
+    second = 0.6 * h[..., 1] + 0.5 * shape(h[..., 0]) + 0.5 * u[..., 1] + noise[..., 1]
+    return np.stack([first, second], axis=-1)
+
+
+def run(shape, seed, n_samples=4000):
+    rng = np.random.default_rng(seed)
+    u, h = rng.normal(size=(n_samples, 2)), np.zeros((n_samples, 2))
+    noise = 0.3 * rng.normal(size=h.shape)
+    for t in range(1, n_samples):
+        h[t] = step(h[t - 1], u[t - 1], noise[t], shape)
+    return h, u
+
+
+def expected(shape, dose, h, n_steps=12):
+    """Effect of a dose of the first input, in place of nothing, from states of a run."""
+    rng = np.random.default_rng(99)
+    twice, found = [h.copy(), h.copy()], []
+    for _ in range(n_steps):
+        noise = 0.3 * rng.normal(size=h.shape)
+        inputs = [np.tile([value, 0.0], (len(h), 1)) for value in (0.0, dose)]
+        twice = [step(now, u, noise, shape) for now, u in zip(twice, inputs, strict=True)]
+        found.append((twice[1] - twice[0]).mean(axis=0))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("kind", ["saturates", "waves"])
+def test_effects_of_a_curved_plant_are_those_of_its_equations(kind):
+    errors, held = [], []
+    for seed in (11, 12):
+        h, u = run(SHAPES[kind], seed)
+        plant = curved_plant(h, u, (0,), np.eye(2) * 1e-6)
+        reply = plant.effects(np.tile([1.0, 0.0], (12, 1)), {"both": slice(0, 2)})["both"]
+        truth = expected(SHAPES[kind], 1.0, h)
+        errors.append(np.linalg.norm(reply.states - truth) / np.linalg.norm(truth))
+        deviation = np.sqrt(np.einsum("tii->ti", reply.covariances))
+        held.append(np.abs(reply.states - truth) <= 1.645 * deviation)
+    assert np.mean(errors) < 0.15
+    assert np.mean(held) > 0.75
+
+
+def test_lines_are_enough_for_a_linear_plant():
+    for seed in range(2):
+        h, u = run(SHAPES["line"], seed)
+        assert curved_plant(h, u, (0,), np.eye(2) * 1e-6) is None
+
+
+def test_curves_of_inputs_alone_are_left_to_what_bends_inputs():
+    h, u = run(SHAPES["line"], 0)
+    rng = np.random.default_rng(7)
+    bent = np.zeros_like(h)
+    for t in range(1, len(h)):
+        bent[t] = step(bent[t - 1], np.abs(u[t - 1]), 0.3 * rng.normal(size=2), SHAPES["line"])
+    assert curved_plant(bent - bent.mean(axis=0), u, (0,), np.eye(2) * 1e-6) is None
+
+
+def test_noisy_states_and_short_records_have_no_curved_plant():
+    h, u = run(SHAPES["saturates"], 0)
+    assert curved_plant(h, u, (0,), np.eye(2)) is None
+    assert curved_plant(h[:300], u[:300], (0,), np.eye(2) * 1e-6) is None
+
+
+def test_bands_grow_where_runs_leave_what_was_seen():
+    h, u = run(SHAPES["waves"], 3)
+    plant = curved_plant(h, u, (0,), np.eye(2) * 1e-6)
+    narrow, wide = (
+        plant.effects(np.tile([dose, 0.0], (12, 1)), {"both": slice(0, 2)})["both"].covariances[-1, 1, 1]
+        for dose in (0.5, 4.0)
+    )
+    assert wide > 100 * narrow
+
+
+def test_curves_have_no_line_and_products_are_held():
+    x = np.random.default_rng(0).normal(size=(1000, 3))
+    curves = Curves.of(x, 6)
+    columns = curves(x)
+    assert np.abs(np.linalg.lstsq(np.column_stack([np.ones(1000), x]), columns, rcond=None)[0]).max() < 1e-9
+    assert columns.shape[1] == len(curves.groups) == 3 * 12 + 3
+
+
+def test_a_counterfactual_of_a_saturating_coupling_saturates():
+    h, u = run(SHAPES["saturates"], 5)
+    rng = np.random.default_rng(6)
+    X = {f"unit{m}": h[:, [m]] * [1.0, -0.5, 0.8] + 0.05 * rng.normal(size=(len(h), 3)) for m in range(2)}
+    est = FederatedCounterfactualEstimator().fit(X, inputs=[u[:, [0]], u[:, [1]]])
+    mean, std = est.counterfactual("unit0", [0.0], [1.0], horizon=12, return_std=True)
+    truth = expected(SHAPES["saturates"], 1.0, h)[:, [1]] * [1.0, -0.5, 0.8]
+    np.testing.assert_allclose(np.asarray(mean)[:, 3:], truth, atol=0.15)
+    again = pickle.loads(pickle.dumps(est)).counterfactual("unit0", [0.0], [1.0], horizon=12, return_std=True)
+    np.testing.assert_array_equal(again[1], std)
