@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedRCADetector, inspection
 from skfedcausal.commands.watch import main as watch
+from skfedcausal.containers.rows import StreamTimes
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.server.watching import stream
 from skfedcausal.streams import StreamWarning
@@ -634,3 +635,11 @@ def test_a_window_without_measurements_names_nobody():
     Y[1700:1900] = np.nan
     found = detector.attribute({"a": Y[1600:, :3], "b": Y[1600:, 3:]}, start=100, end=200)
     np.testing.assert_allclose(*found.probability, rtol=0.01)
+
+
+def test_the_times_of_a_large_batch_are_known_until_it_was_told():
+    times, index = StreamTimes(100), pd.date_range("2026-01-01", periods=2000, freq="min")
+    for k in range(0, 2000, 500):
+        times.extend(index[k : k + 500])
+        assert times[k] == index[k]
+        assert k == 0 or times[k - 100] == index[k - 100]

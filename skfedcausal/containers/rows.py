@@ -285,9 +285,9 @@ class StreamTimes:
             self._forget()
 
     def _forget(self):
-        """Join what is kept of the parts."""
+        """Join what is kept of the parts: of the last one all rows, any of which may be asked for yet."""
         joined = pd.DatetimeIndex(self._parts[0].append([*self._parts[1:]]))
-        gone = max(len(joined) - self._n_kept, 0)
+        gone = max(len(joined) - self._n_kept - len(self._parts[-1]), 0)
         self._first, self._parts, self._ends = self._first + gone, [joined[gone:]], self._ends[-1:]
 
     def hold(self, rows):

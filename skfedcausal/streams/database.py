@@ -13,7 +13,7 @@ from ..optional import import_optional
 from .cells import Stamps, number_of
 from .clock import Clock
 
-_AT_ONCE = 5000  # rows of a look
+_AT_ONCE = 500  # rows of a look
 _POLL = 1.0  # seconds between two looks
 
 
