@@ -55,9 +55,8 @@ def test_before_a_fit_there_is_nothing_to_say():
             question()
 
 
-def test_servers_without_a_likelihood_give_no_benefit():
+def test_servers_without_a_likelihood_test_no_links():
     est = FederatedGrangerEstimator(server=GradientServer())
-    assert not hasattr(est, "benefit")
     assert not hasattr(est, "test_links")
 
 
