@@ -225,7 +225,7 @@ def _refuse_no_tables(inputs):
         else ()
     )
     for unit, part in parts:
-        if part is None or isinstance(part, (Mapping, list, tuple)) or getattr(as_native(part), "ndim", 0):
+        if part is None or isinstance(part, (Mapping, list, tuple)) or n_dimensions(as_native(part)) > 0:
             continue
         raise TypeError(
             f"Got `inputs` of type {type(part).__name__} for unit {unit!r}; give one array of shape (n_samples, "
