@@ -39,6 +39,8 @@ class ClientArrays:
         Rows of each episode.
     rows : ndarray of int of shape (n_samples,)
         Which rows of the whole record these are.
+    n_whole : int
+        Number of rows of the whole record.
 
     Raises
     ------
@@ -92,7 +94,7 @@ class ClientArrays:
         self.tables = tables if by_name is None else dict(zip(by_name, tables, strict=True))
         self.shape = (n_rows.pop(), sum(table.shape[1] for table in tables))
         self.lengths = check_lengths(lengths, len(self))
-        self.rows, self._n_whole = np.arange(len(self)), len(self)
+        self.rows, self.n_whole = np.arange(len(self)), len(self)
 
     def __len__(self):
         return self.shape[0]
@@ -121,7 +123,7 @@ class ClientArrays:
                 f"{SHUFFLE}"
             )
         part = object.__new__(type(self))
-        part.names, part.rows, part._n_whole = self.names, self.rows[taken], self._n_whole
+        part.names, part.rows, part.n_whole = self.names, self.rows[taken], self.n_whole
         part.tables = each_table(self.tables, lambda table: rows_of(table, taken))
         part.shape = (len(taken), self.shape[1])
         part.lengths = _pieces(taken, self.lengths)
@@ -161,12 +163,12 @@ class ClientArrays:
         list, dict, DataFrame, ndarray or None
         """
         if isinstance(inputs, ClientArrays):
-            if len(inputs) == len(self) or inputs._n_whole != len(inputs):
+            if len(inputs) == len(self) or inputs.n_whole != len(inputs):
                 return inputs.tables
             inputs = inputs.tables
-        if len(self) == self._n_whole:
+        if len(self) == self.n_whole:
             return inputs
-        return each_table(inputs, lambda table: rows_of(table, self.rows) if len(table) == self._n_whole else table)
+        return each_table(inputs, lambda table: rows_of(table, self.rows) if len(table) == self.n_whole else table)
 
 
 def opened(X, inputs=None, lengths=None):
@@ -226,7 +228,7 @@ def _refuse_no_tables(inputs):
         else ()
     )
     for unit, part in parts:
-        if part is None or isinstance(part, (Mapping, list, tuple)) or getattr(as_native(part), "ndim", 0) > 0:
+        if part is None or isinstance(part, (Mapping, list, tuple)) or n_dimensions(as_native(part)) > 0:
             continue
         raise TypeError(
             f"Got `inputs` of type {type(part).__name__} for unit {unit!r}; give one array of shape (n_samples, "

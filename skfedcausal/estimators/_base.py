@@ -89,7 +89,7 @@ class where_server:
     def __get__(self, estimator, cls=None):
         if estimator is None:
             return self._function
-        server = estimator._parts()["server"]
+        server = cls._default_parts()["server"] if estimator.server is None else estimator.server
         if not getattr(server, self._name, False):
             raise AttributeError(
                 f"{cls.__name__}.{self._function.__name__} is not answered by a fit with "
