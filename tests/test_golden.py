@@ -14,6 +14,7 @@ from tests.golden.compare import differing, differing_bits
 from tests.golden.leaves import leaves
 from tests.golden.packed import packed
 from tests.golden.run import Answered
+from tests.golden.through_file import answered_through_files
 
 TABLE = pd.DataFrame({"cause": ["a", "b"], "strength": [0.5, -0.25], "p_value": [1e-12, 0.5], "n": [3, 4]})
 
@@ -159,3 +160,11 @@ def test_answers_of_code_that_no_commit_has_are_not_stored(tmp_path):
 def test_what_cannot_be_read_is_no_answer():
     with pytest.raises(TypeError, match="which the golden run cannot read"):
         leaves({"x": object()})
+
+
+@pytest.mark.slow
+def test_answers_of_a_file_in_another_process_have_the_same_bits():
+    found = answered_through_files(["seldom"], ("boxes: plant",))
+    assert found.same == ["boxes: plant"]
+    assert not found.other_bits
+    assert not found.errors

@@ -24,7 +24,7 @@ _AT_THE_USER = ("transport", "privacy")  # what no file holds: given to the load
 def answered_through_files(groups, patterns=()):
     """What came of the questions of groups, each group saved here and asked in a new process."""
     found = Answered()
-    logging.disable()
+    logging.disable()  # of units that are lost on purpose
     for group in groups:
         with TemporaryDirectory() as folder:
             here, warned = _saved(group, patterns, Path(folder), found)
@@ -37,6 +37,7 @@ def answered_through_files(groups, patterns=()):
                 found.same.append(name)
             else:
                 found.other_bits[name] = str(difference)
+    logging.disable(logging.NOTSET)
     return found
 
 
