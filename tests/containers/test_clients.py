@@ -180,7 +180,7 @@ def test_inputs_travel_by_metadata_routing(plant, scores_by_hand, routing, form,
     assert_array_equal(scores, scores_by_hand)
 
 
-@pytest.mark.parametrize("inputs", [5, "valve", np.float64(1), object()], ids=str)
+@pytest.mark.parametrize("inputs", [5, "valve", np.float64(1), object()], ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("estimator", [FederatedCounterfactualEstimator])
 def test_inputs_that_are_no_container_are_refused(X, estimator, inputs):
     with pytest.raises(TypeError, match=rf"Got `inputs` of type {type(inputs).__name__}"):
