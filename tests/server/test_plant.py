@@ -28,8 +28,7 @@ from skfedcausal.server.plant import Acknowledgement, FitRequest, LawRequest, Se
 from ..test_counterfactual import controlled_plant
 
 LINK_QUESTIONS = (
-    "test_links", "bootstrap_links", "stable_links", "links_over_time", "link_intervals",
-    "spectrum", "benefit", "screen", "effects", "take_laws",
+    "test_links", "link_intervals", "spectrum", "effects",
 )  # fmt: skip
 
 
