@@ -333,7 +333,11 @@ def test_what_moves_is_named(pattern, kind):
 
 def test_the_advice_can_be_followed():
     _, report = _kinds(_moved(1.5 * np.sin(2 * np.pi * np.arange(1500) / 24)))
-    assert report.findings["advice"].str.contains(r"KalmanClient\(harmonics=\[24.0\]\)", regex=True).all()
+    assert (
+        report.findings["advice"]
+        .str.contains(r"KalmanClient\(baseline=Baseline\(harmonics=\[24.0\]\)\)", regex=True)
+        .all()
+    )
 
 
 def test_spikes_in_the_same_rows():
