@@ -73,7 +73,10 @@ def report(options, line):
 
 @contextmanager
 def ticking(what, at_most=None, every=_EVERY, to=None):
-    """Say on standard error every few seconds that work goes on, and how much of `at_most` seconds is left."""
+    """Say every few seconds that work goes on, and how much of `at_most` seconds is left: on a terminal, or `to` it."""
+    if to is None and not sys.stderr.isatty():
+        yield
+        return
     begin, done = time.monotonic(), threading.Event()
 
     def tell():

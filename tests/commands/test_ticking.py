@@ -17,6 +17,12 @@ def test_work_that_takes_a_while_is_told_with_what_is_left():
     assert told.getvalue().splitlines() == lines  # it ends with the work
 
 
+def test_nothing_is_told_where_standard_error_is_no_terminal(capfd):
+    with ticking("reading", every=0.01):
+        time.sleep(0.05)
+    assert not capfd.readouterr().err
+
+
 def test_short_work_is_not_told():
     told = io.StringIO()
     with ticking("reading", to=told):

@@ -19,6 +19,7 @@ FRAME = pd.DataFrame(
 LONG = FRAME.rename_axis("time").reset_index().melt("time", var_name="tag")
 
 
+@pytest.mark.medium
 def test_postgresql_wide_and_long(tmp_path):
     pgserver, sqlalchemy = pytest.importorskip("pgserver"), pytest.importorskip("sqlalchemy")
     server = pgserver.get_server(tmp_path / "pg")
