@@ -223,8 +223,8 @@ def in_turn_of_alarms(probability, first_rows, disturbed):
 def upstream(probability, first_rows, curved):
     """The probabilities of an incident where units act on the likeliest root in a way that the model does not know.
 
-    `curved`, (n_units, n_units), says which act on which so. That of these which was in alarm no later than the root, and
-    first, has most of its probability.
+    `curved`, (n_units, n_units), says which act on which so. That of these which was in alarm no later than the root,
+    and first, has most of its probability.
     """
     root = int(probability.argmax())
     own = first_rows[root]
