@@ -424,7 +424,8 @@ class RootCauseServer:
         start = max(incident.detected - lasting.age, rows.first)
         since = rows.between(start, rows.stop)
         reached = first_rows(since.levels[:, len(self.statistics)] > self.slow.threshold, start)
-        probability = lasting.probability * self._certainty(int(lasting.probability.argmax()), since.absent)
+        probability = lasting.probability * expit(lasting.largest - self.slow.threshold)  # nothing happened, too
+        probability *= self._certainty(int(probability.argmax()), since.absent)
         where = start, incident.detected, incident.last, incident.open
         kind = lasting.kind if probability.max() >= DECIDED else "undecided"
         return Verdict(*where, SLOW, probability, reached, kind)

@@ -199,12 +199,14 @@ def strongest(rare):
 class SlowRoot(NamedTuple):
     """Where what lasts began: probability of each unit, (n_units,), what is left to one that it came in from outside.
 
-    `kind` is that of the fault at the likeliest unit, `age` for how many rows this had been unusual at the alarm.
+    `kind` is that of the fault at the likeliest unit, `age` for how many rows this had been unusual at the alarm,
+    and `largest` the return period of what that unit shows.
     """
 
     probability: np.ndarray
     kind: str
     age: int
+    largest: float
 
     def is_surer_than(self, probability):
         """Whether it names a root for sure and surprises, by which units have a `probability`, do not.
@@ -239,7 +241,7 @@ def root_of(rare, at, wait, prior):
     kind = kinds[int(news[kinds, unit].argmax())]
     usual = np.flatnonzero(rare[:at, kind, unit] < USUAL)
     age = at - 1 - int(usual[-1]) if len(usual) else 0
-    return SlowRoot(np.minimum(probability, _SUREST), _NAMES[kind % len(KINDS)], age)
+    return SlowRoot(np.minimum(probability, _SUREST), _NAMES[kind % len(KINDS)], age, float(news[:, unit].max()))
 
 
 def _left_without(news, most):
