@@ -30,12 +30,9 @@ def _places(*kinds):
 
 SLOW = "slow"  # name of the statistic
 DAY = max(CLOCKS)  # rows that are looked back at for what stood high before
-_LEAST_DAY = 48  # rows of it that have to be there
-_BEFORE = 24  # rows before an alarm that may be its own
+_LEAST_DAY, _BEFORE = 48, 24  # rows of it that have to be there, and that may be of the alarm itself
 _FOLDS = 6
-_ROWS_EACH = 8  # of a piece
-_MOST_PIECES = 6000  # of a nominal record, for longer pieces
-_LONGEST_PIECE = 16
+_ROWS_EACH, _LONGEST_PIECE, _MOST_PIECES = 8, 16, 6000  # rows of a piece, more where a record had more pieces
 _LEAST_BLOCKS, _LEAST_BLOCK = 60, 16  # of the nominal record, in rows of a block
 _LEAST_DAYS = 10  # lengths of the longest window that episodes have, at least
 _ALARMING = _places(SHIFT, LOUDER, QUIETER, GIVEN)  # news given others say who it is, not that there is something
@@ -50,8 +47,10 @@ _BY_OTHERS = _places(
     GIVEN, NEWS, lasting.LOUDER_GIVEN, lasting.QUIETER_GIVEN
 )  # or its process moved, and others follow
 _LEFT = 2.0  # return period, log10, below which nothing is left to be explained
-_PER_LEFT = 0.5 * np.log(10)  # of log probability lost per unit that is left unexplained
-_PER_OWN = 0.5  # gained by what the unit shows itself
+_PER_LEFT, _PER_OWN = (
+    0.5 * np.log(10),
+    0.5,
+)  # of log probability lost by what is left, and gained by what the unit shows
 USUAL = 2.0  # return period of what a unit shows on any day
 _MOST_LEFT, _MOST_OWN = 12.0, 6.0
 WAIT = 32  # rows after an alarm by which its root is told
