@@ -202,12 +202,10 @@ class PlantStream:
     def _faults(self, changed):
         """Faults that hold some of the changed verdicts, or were told to, as (first row of the episode, verdicts)."""
         for first in sorted({first for first, _ in changed}):
-            here = [verdict for start, verdict in changed if start == first]
-            rows = {first + row for verdict in here for row in (verdict.detected, *verdict.ends)}
+            rows = {first + row for at, v in changed if at == first for row in (v.detected, *v.ends)}
             lost = {row for row, told in self._told.items() if rows & {place for place, _ in told["repeats"]}}
-            known = self._known[first]
-            for fault in known.of({row - first for row in rows | lost if row - first in known.verdicts}):
-                yield first, fault
+            of = {row - first for row in rows | lost} & self._known[first].verdicts.keys()
+            yield from ((first, fault) for fault in self._known[first].of(of))
 
     def labels(self, changed):
         """The slice of rows whose roots are new or revised with the last batch, and the roots, an array of str.

@@ -56,6 +56,7 @@ class RootCauseServer:
     campaigns: Any = ()  # nominal operating points besides the one a stream begins at
     visited: Any = ()  # segments of the nominal record at levels of their own
     learner: Any = None  # what learns the plant, where it may be learned again from the rows of a stream
+    _curved: Any = None  # which units act on which by their size
     slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
@@ -92,7 +93,7 @@ class RootCauseServer:
         self.is_whole = learned.is_whole
         self.monitor, self.model = learned.monitor, learned.monitor.model
         self.level, self._causes = learned.level, learned.causes
-        self._curved = curved_causes(rows.x, rows.starts, self.slices) if self.is_whole else ~self._causes & False
+        self._curved = curved_causes(rows.x, rows.starts, self.slices) if self.is_whole else None
         self.level.of_modes = self._response is not None and self._response.tells_modes
         self._usual = np.concatenate(learned.given).mean(axis=0)
         self._onset_rule = OnsetRule.learn(learned.given, self._usual, self.prior, self.monitor.energy.shared())
@@ -255,8 +256,8 @@ class RootCauseServer:
         levels /= point.spread
         rare = np.zeros((record.n_samples, 0, len(self.names)))
         if self.slow is not None:
-            at = found.states - point.campaign_level(self.model.innovation_cov)
-            slow, rare, state.slow = self.slow.rows(at, distance, found.present, state.slow)
+            level = point.campaign_level(self.model.innovation_cov)
+            slow, rare, state.slow = self.slow.rows(found.states - level, distance, found.present, state.slow)
             levels = np.concatenate([levels, slow[:, None]], axis=1)
         first, state.position = state.position, state.position + record.n_samples
         events = event_codes(messages, self.names, record.n_samples)
@@ -401,9 +402,10 @@ class RootCauseServer:
             probability *= expit(answer.evidence + (_SLIGHT if slight else _ALARMED))  # nothing happened is a candidate
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
-            probability = upstream(probability, reached, self._curved)
+            probability = probability if self._curved is None else upstream(probability, reached, self._curved)
         if lasting is not None and not noticed:
-            surprised = self._is_surprised(rows.levels[max(incident.detected - rows.first, 0)])
+            levels = rows.levels[max(incident.detected - rows.first, 0)].max(axis=1)
+            surprised = any(levels[k] > self.levels.thresholds[name] for k, name in enumerate(self.statistics))
             if not surprised or probability.max() < DECIDED:
                 return self._of_lasting(incident, rows, lasting)
         root = int(probability.argmax())
@@ -417,16 +419,13 @@ class RootCauseServer:
         where = answer.start, incident.detected, incident.last, incident.open
         return Verdict(*where, answer.statistic, probability, reached, kind, doubted=in_doubt)
 
-    def _is_surprised(self, levels):
-        """Whether surprises raise an alarm by the levels of a row, (n_statistics, n_units)."""
-        return any(levels[k].max() > self.levels.thresholds[name] for k, name in enumerate(self.statistics))
-
     def _of_lasting(self, incident, rows, lasting):
         """Verdict on an incident by what lasts."""
         start = max(incident.detected - lasting.age, rows.first)
         since = rows.between(start, rows.stop)
         reached = first_rows(since.levels[:, len(self.statistics)] > self.slow.threshold, start)
-        probability = lasting.probability * self._certainty(int(lasting.probability.argmax()), since.absent)
+        probability = lasting.probability * expit(lasting.largest - self.slow.threshold)  # nothing happened, too
+        probability *= self._certainty(int(probability.argmax()), since.absent)
         where = start, incident.detected, incident.last, incident.open
         kind = lasting.kind if probability.max() >= DECIDED else "undecided"
         return Verdict(*where, SLOW, probability, reached, kind)
@@ -456,10 +455,7 @@ class RootCauseServer:
         """Posterior over roots in the rows that are next in a stream."""
         since = replace(state)
         rows, level_rows = self.evidence(here, since), state.point.level_rows
-        lasting = None
-        if self.slow is not None and len(rows.rare):
-            before = self.slow.before(state.slow)
-            lasting = root_of(np.concatenate([before, rows.rare]), len(before), len(rows.rare), self.prior)
+        lasting = None if self.slow is None else self.slow.root(state.slow, rows.rare, self.prior)
         moved = not (state.point is self.nominal_point or state.point.campaign)
         if moved and max(answer.evidence for answer in self._answers_in(rows, level_rows)) < 0:
             rows = self.evidence(here, replace(state, point=self.nominal_point))  # a fault that lasts, nothing else

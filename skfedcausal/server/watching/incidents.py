@@ -20,8 +20,8 @@ DECIDED = 0.5  # probability from which a root is named
 _HARDLY = 1.2  # times a threshold that false alarms of a budget seldom reach
 _AS_SURE = 1e-6  # of a probability, by which one is not larger than another: those near one differ by rounding
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
-_COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
-_COLUMNS.append("status")
+_COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind"]
+_COLUMNS += ["repeats", "status"]
 _EMPTY = pd.DataFrame([], columns=pd.Index(_COLUMNS))
 
 

@@ -229,7 +229,7 @@ def direct_causes(A, covariance, slices, least=0.02):
 def curved_causes(x, starts, slices, least=0.02):
     """Whether the size of a unit's states, not their sign, moves those of another, (n_units, n_units).
 
-    If only by way of others. By the squared correlation of what a linear model of rows x leaves of either. Row: effect,
+    If only by way of others; by the squared correlation of what a linear model of rows x leaves of either. Row: effect,
     column: cause.
     """
     rows, z = inner_rows(len(x), starts), (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)

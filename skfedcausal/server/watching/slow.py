@@ -17,29 +17,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from ...statespace.detection.energy import block_sums
 from ...statespace.episodes import episodes
-from .lasting import (
-    CLOCKS,
-    GIVEN,
-    KINDS,
-    LAGS,
-    LOUDER,
-    LOUDER_GIVEN,
-    N_KINDS,
-    N_SERIES,
-    NEWS,
-    QUIETER,
-    QUIETER_GIVEN,
-    SAMPLED,
-    SHIFT,
-    Coordinates,
-    LastingModel,
-    Means,
-    News,
-    Window,
-    lagged_states,
-    piece_sums,
-    window_means,
-)
+from . import lasting
+from .lasting import CLOCKS, GIVEN, KINDS, LAGS, LOUDER, N_KINDS, NEWS, QUIETER, SHIFT, LastingModel, Means
 from .rarity import ABSENT, ReturnPeriods
 from .thresholds import GAP, alarm_runs
 
@@ -51,14 +30,11 @@ def _places(*kinds):
 
 SLOW = "slow"  # name of the statistic
 DAY = max(CLOCKS)  # rows that are looked back at for what stood high before
-_LEAST_DAY = 48  # rows of it that have to be there
-_BEFORE = 24  # rows before an alarm that may be its own
+_LEAST_DAY, _BEFORE = 48, 24  # rows of it that have to be there, and that may be of the alarm itself
 _FOLDS = 6
-_ROWS_EACH = 8  # of a piece
-_MOST_PIECES = 6000  # of a nominal record, for longer pieces
-_LONGEST_PIECE = 16
+_ROWS_EACH, _LONGEST_PIECE, _MOST_PIECES = 8, 16, 6000  # rows of a piece, more where a record had more pieces
 _LEAST_BLOCKS, _LEAST_BLOCK = 60, 16  # of the nominal record, in rows of a block
-_LEAST_DAYS = 8  # lengths of the longest window that episodes have, at least
+_LEAST_DAYS = 10  # lengths of the longest window that episodes have, at least
 _ALARMING = _places(SHIFT, LOUDER, QUIETER, GIVEN)  # news given others say who it is, not that there is something
 _LOUDEST = 1.05  # times its threshold that a level is at most, so that a louder surprise is another incident
 _STOOD, _FREE = 2.0, 1.5  # a kind counts beyond so many times its mean before, less that
@@ -67,10 +43,14 @@ _AT_ONCE = 4096  # rows, a multiple of any piece
 
 _BY_ITSELF = _places(SHIFT, LOUDER, QUIETER)  # readings of a fault: sensors of its unit lie, and others saw nothing
 _QUIETER, _CLEARLY = _places(QUIETER), 4.0  # and the return period from which it is that, whatever else is shown
-_BY_OTHERS = _places(GIVEN, NEWS, LOUDER_GIVEN, QUIETER_GIVEN)  # or its process moved, and others follow
+_BY_OTHERS = _places(
+    GIVEN, NEWS, lasting.LOUDER_GIVEN, lasting.QUIETER_GIVEN
+)  # or its process moved, and others follow
 _LEFT = 2.0  # return period, log10, below which nothing is left to be explained
-_PER_LEFT = 0.5 * np.log(10)  # of log probability lost per unit that is left unexplained
-_PER_OWN = 0.5  # gained by what the unit shows itself
+_PER_LEFT, _PER_OWN = (
+    0.5 * np.log(10),
+    0.5,
+)  # of log probability lost by what is left, and gained by what the unit shows
 USUAL = 2.0  # return period of what a unit shows on any day
 _MOST_LEFT, _MOST_OWN = 12.0, 6.0
 WAIT = 32  # rows after an alarm by which its root is told
@@ -79,8 +59,8 @@ _OUTSIDE = 4.5  # what a disturbance that no unit measures leaves, at the same s
 _SUREST = 0.85  # of a unit: all else may have come in from outside through the first unit that shows it
 _SURE, _NAMED = 0.8, 0.9  # probability from which what lasts names a root, and from which surprises do
 QUIET = "quieter"
-_NAMES = {SHIFT: "level", GIVEN: "level", NEWS: "level", LOUDER: "louder", LOUDER_GIVEN: "louder"}
-_NAMES |= {QUIETER: QUIET, QUIETER_GIVEN: QUIET}
+_NAMES = {SHIFT: "level", GIVEN: "level", NEWS: "level", LOUDER: "louder", lasting.LOUDER_GIVEN: "louder"}
+_NAMES |= {QUIETER: QUIET, lasting.QUIETER_GIVEN: QUIET}
 
 
 class SlowState(NamedTuple):
@@ -123,7 +103,7 @@ class Pulses(NamedTuple):
 class SlowWatch:
     """Alarm levels and evidence of what lasts; `n_alarms` are those in the nominal record."""
 
-    coordinates: Coordinates
+    coordinates: lasting.Coordinates
     model: LastingModel
     rarity: ReturnPeriods
     threshold: float = np.inf
@@ -132,12 +112,10 @@ class SlowWatch:
     @classmethod
     def learn(cls, rows, slices, run_length):
         """From :class:`.nominal.NominalRows`; None where these are too few to tell what is rare."""
-        if len(rows.x) < _LEAST_BLOCKS * _LEAST_BLOCK:
+        if sum((stop - start) // DAY for start, stop in episodes(rows.starts, len(rows.x))) < _LEAST_DAYS:
             return None
-        coordinates = Coordinates.learn(rows.x, rows.distance, slices)
+        coordinates = lasting.Coordinates.learn(rows.x, rows.distance, slices)
         learning = _Learning(coordinates.of(rows.x, rows.distance), rows.starts, coordinates.slices)
-        if learning.n_days < _LEAST_DAYS:
-            return None
         rare, model, rarity = learning.held_out_twice()
         watch = cls(coordinates, model, rarity)
         news = np.concatenate([watch.news(rare[i:j]) for i, j in learning.parts])
@@ -178,11 +156,11 @@ class SlowWatch:
             held = (np.broadcast_to(a, (len(x), *a.shape)) for a in (state.alarms.level, self._last(state)))
             return *held, SlowState(joined, known, *state[2:])
         done = LAGS + stop
-        series = model.news.series(lagged_states(joined, np.arange(LAGS, done)), joined[LAGS:done])
+        series = model.news.series(lasting.lagged_states(joined, np.arange(LAGS, done)), joined[LAGS:done])
         if not known[:done].all():
             whole_past = np.logical_and.reduce([known[k : done - LAGS + k] for k in range(LAGS + 1)])
             series = np.where(whole_past[:, None], series, np.nan)
-        sums, counts = piece_sums(series, n_rows)
+        sums, counts = lasting.piece_sums(series, n_rows)
         pieces, all_counts = np.concatenate([state.pieces, sums]), np.concatenate([state.counts, counts])
         rare = model.by_kind(self.rarity.of(model.statistics(pieces, all_counts, len(state.pieces))))
         level = self.news(rare, state.rare)[:, _ALARMING].max(axis=1)
@@ -200,22 +178,16 @@ class SlowWatch:
         """Return periods after the last piece, (N_KINDS, n_units)."""
         return state.rare[-1] if len(state.rare) else np.full(state.rare.shape[1:], ABSENT)
 
-    def before(self, state):
-        """Return periods of the rows of the day before a stream goes on, (n_rows, N_KINDS, n_units)."""
-        rare = np.zeros((0, N_KINDS, len(self.model.slices))) if state is None else state.rare
-        return rare.repeat(self.model.n_rows, axis=0)
+    def root(self, state, rare, prior):
+        """:class:`SlowRoot` of rows with these return periods, which go on after a state."""
+        before = rare[:0] if state is None else state.rare.repeat(self.model.n_rows, axis=0)
+        return root_of(np.concatenate([before, rare]), len(before), len(rare), prior)
 
     def _begun(self, n):
         """Where an episode begins."""
-        n_units, of_row = len(self.model.slices), (0, N_SERIES, n)
-        return SlowState(
-            np.zeros((LAGS, n)),
-            np.zeros((LAGS, n), dtype=bool),
-            np.zeros(of_row),
-            np.zeros((0, n), dtype=int),
-            np.zeros((0, N_KINDS, n_units)),
-            Pulses(np.full(n_units, GAP), np.zeros(n_units)),
-        )
+        n_units, sums = len(self.model.slices), np.zeros((0, lasting.N_SERIES, n))
+        rows, counts, rare = np.zeros((LAGS, n)), np.zeros((0, n), dtype=int), np.zeros((0, N_KINDS, n_units))
+        return SlowState(rows, rows > 0, sums, counts, rare, Pulses(np.full(n_units, GAP), np.zeros(n_units)))
 
 
 def strongest(rare):
@@ -226,12 +198,14 @@ def strongest(rare):
 class SlowRoot(NamedTuple):
     """Where what lasts began: probability of each unit, (n_units,), what is left to one that it came in from outside.
 
-    `kind` is that of the fault at the likeliest unit, `age` for how many rows this had been unusual at the alarm.
+    `kind` is that of the fault at the likeliest unit, `age` for how many rows this had been unusual at the alarm,
+    and `largest` the return period of what that unit shows.
     """
 
     probability: np.ndarray
     kind: str
     age: int
+    largest: float
 
     def is_surer_than(self, probability):
         """Whether it names a root for sure and surprises, by which units have a `probability`, do not.
@@ -266,7 +240,7 @@ def root_of(rare, at, wait, prior):
     kind = kinds[int(news[kinds, unit].argmax())]
     usual = np.flatnonzero(rare[:at, kind, unit] < USUAL)
     age = at - 1 - int(usual[-1]) if len(usual) else 0
-    return SlowRoot(np.minimum(probability, _SUREST), _NAMES[kind % len(KINDS)], age)
+    return SlowRoot(np.minimum(probability, _SUREST), _NAMES[kind % len(KINDS)], age, float(news[:, unit].max()))
 
 
 def _left_without(news, most):
@@ -307,8 +281,7 @@ class _Learning:
                 self.rows.append((start, n))
                 self.parts.append((n_pieces, n_pieces + n))
             n_pieces += n
-        self.n_days = sum((stop - start) // DAY for start, stop in episodes(starts, len(states)))
-        self.fold = np.minimum(np.arange(n_pieces) * _FOLDS // max(n_pieces, 1), _FOLDS - 1)
+        self.fold = np.minimum(np.arange(n_pieces) * _FOLDS // n_pieces, _FOLDS - 1)
         self.of_row = np.append(self.fold, -1)[piece]
 
     @cached_property
@@ -321,43 +294,39 @@ class _Learning:
         squares, products = np.zeros((LAGS * n, LAGS * n)), np.zeros((LAGS * n, n))
         for first in range(0, len(rows), _AT_ONCE):
             here = rows[first : first + _AT_ONCE]
-            lagged = lagged_states(self.states, here)
+            lagged = lasting.lagged_states(self.states, here)
             squares += lagged.T @ lagged
             products += lagged.T @ self.states[here]
         return squares, products
 
     def _news(self, left_out=None):
-        """News by what all rows teach but those of a stretch."""
-        moments = [m for k, m in enumerate(self._by_fold) if k != left_out]
-        rows = np.flatnonzero((self.of_row >= 0) & (self.of_row != (-1 if left_out is None else left_out)))
-        some = rows[:: -(-len(rows) // SAMPLED)]
-        lagged = lagged_states(self.states, some)
-        squares, products = (sum(parts) for parts in zip(*moments, strict=True))
-        return News.learn((squares, products), self.slices, len(rows), lagged, self.states[some])
+        """lasting.News by what all rows teach but those of a stretch."""
+        kept = (moments for k, moments in enumerate(self._by_fold) if k != left_out)
+        moments = [sum(parts) for parts in zip(*kept, strict=True)]
+        rows = np.flatnonzero((self.of_row >= 0) & (self.of_row != left_out))
+        some = rows[:: -(-len(rows) // lasting.SAMPLED)]
+        lagged = lasting.lagged_states(self.states, some)
+        return lasting.News.learn(moments, self.slices, len(rows), lagged, self.states[some])
 
     def _windows(self, means, left_out=None):
         """What nominal means are like in all pieces but those of a stretch."""
-        sums, learned = block_sums(self.slices), self.fold != left_out
-        return tuple(
-            Window.learn(one, learned, self.slices, sums, clock) for clock, one in zip(CLOCKS, means, strict=True)
-        )
+        given, pairs = (self.fold != left_out, self.slices, block_sums(self.slices)), zip(CLOCKS, means, strict=True)
+        return tuple(lasting.Window.learn(one, *given, clock) for clock, one in pairs)
 
     def _means(self, pieces):
         """:class:`Means` of each clock, of episodes one below the other."""
-        found = [list(window_means(sums, counts, 0, self.n_rows)) for sums, counts in pieces]
-        return [
-            Means(*(np.concatenate(series) for series in zip(*parts, strict=True)))
-            for parts in zip(*found, strict=True)
-        ]
+        found = [list(lasting.window_means(sums, counts, 0, self.n_rows)) for sums, counts in pieces]
+        by_clock = (zip(*parts, strict=True) for parts in zip(*found, strict=True))
+        return [Means(*map(np.concatenate, series)) for series in by_clock]
 
     def _sums(self, news, start, n, piece=0):
         """Sums over `n` pieces of an episode from one on, and rows in them, some at a time."""
         found, begin, stop = [], start + piece * self.n_rows, start + (piece + n) * self.n_rows
         for first in range(begin, stop, _AT_ONCE):
             rows = np.arange(first, min(first + _AT_ONCE, stop))
-            series = news.series(lagged_states(self.states, rows), self.states[rows])
+            series = news.series(lasting.lagged_states(self.states, rows), self.states[rows])
             series[rows < start + LAGS] = np.nan
-            found.append(piece_sums(series, self.n_rows))
+            found.append(lasting.piece_sums(series, self.n_rows))
         pieces, counts = zip(*found, strict=True)
         return np.concatenate(pieces), np.concatenate(counts)
 
@@ -374,14 +343,12 @@ class _Learning:
                 here = np.flatnonzero(self.fold[first:last] == k)
                 if len(here):
                     before = min(int(here[0]), DAY // self.n_rows)
-                    piece = int(here[0]) - before
-                    sums, counts = self._sums(news, start, len(here) + before, piece)
+                    sums, counts = self._sums(news, start, len(here) + before, int(here[0]) - before)
                     found[first + here] = alone.statistics(sums, counts, before)
         block = max(_LEAST_BLOCK, min(DAY, len(self.states) // _LEAST_BLOCKS)) // self.n_rows
         n_blocks = len(found) // block
         maxima = found[: n_blocks * block].reshape(n_blocks, block, -1).max(axis=1).astype(float)
-        of_block = self.fold[block * np.arange(n_blocks)]
-        rare = np.empty((len(found), N_KINDS, len(self.slices)))
+        of_block, rare = self.fold[block * np.arange(n_blocks)], np.empty((len(found), N_KINDS, len(self.slices)))
         for k in range(_FOLDS):
             tails = ReturnPeriods.learn(maxima[of_block != k], model.kinds)
             rare[self.fold == k] = model.by_kind(tails.of(found[self.fold == k].astype(float)))

@@ -141,8 +141,8 @@ def _standing(rows, new, closed, state):
             standing.append(one)
             continue
         end = new.first + int(ends[0])
-        ended = {"settled": False, "end": max(end - GAP + 1, one.incident.verdict.last)}
-        one.incident.verdict = replace(one.incident.verdict, **ended)
+        end = max(end - GAP + 1, one.incident.verdict.last)
+        one.incident.verdict = replace(one.incident.verdict, settled=False, end=end)
         changed.append(one.incident)
     for incident in closed:
         if incident.verdict.statistic == SLOW and incident.detected >= rows.first:
