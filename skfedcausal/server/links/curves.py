@@ -41,6 +41,7 @@ _MOST_COLUMNS = 640  # of all units: more would take minutes
 _RIDGE, _LEAST = 1e-6, 1e-10  # share of a column's sum of squares, and of one that does not move
 
 
+UNSURE = "curved: bends and products tell of it in the whole record, not surely on stretches left out"
 EXPLAINED = "what its line tells, curves of other units tell as well"
 
 
@@ -323,10 +324,11 @@ def with_curves(links, record, alpha):
         if link.kind == "state" and found.is_explained[at]:
             table.loc[row, ["verdict", "because", "basis"]] = "cannot tell", EXPLAINED, "curves"
             table.loc[row, "evidence"] = np.fmin(link.evidence, found.evidence[at])
-        if link.kind != "state" or not told:
-            continue
-        table.loc[row, "evidence"] = np.fmax(link.evidence, found.evidence[at])
-        if link.verdict in (told, "influence"):
+        if link.kind == "state" and found.p_adjusted[at] <= alpha:
+            table.loc[row, "evidence"] = np.fmax(link.evidence, found.evidence[at])
+            if not told and link.verdict in ("no influence", "negligible"):
+                table.loc[row, ["verdict", "because", "basis"]] = "cannot tell", UNSURE, "curves"
+        if link.kind != "state" or not told or link.verdict in (told, "influence"):
             continue
         low, high = found.low[at], found.high[at]
         said = {
