@@ -1,9 +1,9 @@
 """What pickles say of the version that wrote them."""
 
-import warnings
 from typing import Any
 
 from ._version import __version__
+from .callers import warn
 
 VERSION_KEY = "_skfedcausal_version"
 
@@ -30,12 +30,11 @@ class Versioned:
         state = dict(state)
         written = state.pop(VERSION_KEY, "before 0.2")
         if written != __version__:
-            warnings.warn(
+            warn(
                 f"A {type(self).__name__} was pickled by skfedcausal {written}, and this is {__version__}, which may "
                 "read it wrongly or not at all. Fit again, or keep models in files of `skfedcausal.save`, which later "
                 "versions read.",
                 InconsistentVersionWarning,
-                stacklevel=2,
             )
         parent: Any = super()
         if hasattr(parent, "__setstate__"):

@@ -1,5 +1,8 @@
 """Questions to a fitted estimator, as functions of it: links, effects, plans, privacy, and plants that are watched."""
 
+from inspect import isfunction
+
+from ..arguments import checked
 from .batches import partial_fit_sites, renew
 from .blame import tag_trend, tags
 from .designs import Experiment
@@ -26,3 +29,6 @@ __all__ = [
     "privacy_curve", "reach", "rebaseline", "renew", "sensitivity", "spectrum", "stable_links", "step_response",
     "tag_trend", "tags", "to_networkx", "validity_display", "watch_sites",
 ]  # fmt: skip
+
+# what an argument is, its name says: other kinds are refused before anybody is asked
+globals().update({name: checked(globals()[name]) for name in __all__ if isfunction(globals()[name])})
