@@ -39,7 +39,7 @@ _TOGETHER = 16  # windows whose likelihood ratios stay in cache
 _UNKNOWN = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
 _BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
 _UNFORESEEN = 2 / 3  # most certainty in a root that leaves much unexplained where another unit was first, or is one too
-_UPSTREAM = 0.9  # of the probability of a root that is that of one upstream which the model does not know to act on it
+_UPSTREAM = 0.85  # of the probability of a root that is that of one upstream which the model does not know to act on it
 _EARLIER = 0.75  # of the probability of such a root of a named window that is that of the unit in alarm before it
 _LESS = 1e-13  # share by which a unit ranks below another of the same probability
 

@@ -33,8 +33,7 @@ DAY = max(CLOCKS)  # rows that are looked back at for what stood high before
 _LEAST_DAY, _BEFORE = 48, 24  # rows of it that have to be there, and that may be of the alarm itself
 _FOLDS = 6
 _ROWS_EACH, _LONGEST_PIECE, _MOST_PIECES = 8, 16, 6000  # rows of a piece, more where a record had more pieces
-_LEAST_BLOCKS, _LEAST_BLOCK = 60, 16  # of the nominal record, in rows of a block
-_LEAST_DAYS = 10  # lengths of the longest window that episodes have, at least
+_LEAST_BLOCKS, _LEAST_BLOCK, _LEAST_DAYS = 60, 16, 10  # blocks of the nominal record, rows of one, longest windows
 _ALARMING = _places(SHIFT, LOUDER, QUIETER, GIVEN)  # news given others say who it is, not that there is something
 _LOUDEST = 1.05  # times its threshold that a level is at most, so that a louder surprise is another incident
 _STOOD, _FREE = 2.0, 1.5  # a kind counts beyond so many times its mean before, less that
@@ -43,9 +42,8 @@ _AT_ONCE = 4096  # rows, a multiple of any piece
 
 _BY_ITSELF = _places(SHIFT, LOUDER, QUIETER)  # readings of a fault: sensors of its unit lie, and others saw nothing
 _QUIETER, _CLEARLY = _places(QUIETER), 4.0  # and the return period from which it is that, whatever else is shown
-_BY_OTHERS = _places(
-    GIVEN, NEWS, lasting.LOUDER_GIVEN, lasting.QUIETER_GIVEN
-)  # or its process moved, and others follow
+# Or its process moved, and others follow.
+_BY_OTHERS = _places(GIVEN, NEWS, lasting.LOUDER_GIVEN, lasting.QUIETER_GIVEN)
 _LEFT = 2.0  # return period, log10, below which nothing is left to be explained
 _PER_LEFT, _PER_OWN = (
     0.5 * np.log(10),
