@@ -144,9 +144,9 @@ def _frame(names, rows, table, stamps, words):
         },
         index=index,
     )
-    if frame.index.isna().any():
-        _warn(f"{int(frame.index.isna().sum())} rows of {table.name} have no time: left out")
-    return frame[frame.index.notna()]
+    if index.hasnans:
+        _warn(f"Rows of {table.name} without a time are left out")
+    return frame[index.notna()]
 
 
 def _first_line(error):
