@@ -145,10 +145,9 @@ def _frame(names, rows, table, stamps, words):
         },
         index=index,
     )
-    n_lost = int(np.count_nonzero(frame.index.isna()))
-    if n_lost:
-        _warn(f"{n_lost} rows of {table.name} have no time: left out")
-    return frame[frame.index.notna()]
+    if index.hasnans:
+        _warn(f"Rows of {table.name} without a time are left out")
+    return frame[index.notna()]
 
 
 def _first_line(error):

@@ -138,9 +138,11 @@ def postgres(tmp_path_factory):
 def test_a_table_of_postgresql_that_grows(plant, postgres):
     import sqlalchemy as sql
 
-    writer = grow(sql.create_engine(postgres), plant[1])
+    engine = sql.create_engine(postgres)
+    writer = grow(engine, plant[1])
     follow(plant, follow_table(postgres, "plant", wait=2.0, poll=0.05))
     writer.join()
+    engine.dispose()
 
 
 def test_a_table_is_followed_from_a_place_that_was_kept(plant, tmp_path):
