@@ -14,13 +14,14 @@ _FLAG = (bool, np.bool_), "True or False"
 _WORD = (str,), "a word"
 _NAME = (str, Integral, tuple), "a name or a position"
 _KINDS = {
-    **dict.fromkeys(("confidence", "alpha", "threshold", "held_out", "strength", "scale", "margin", "forget"), _NUMBER),
-    **dict.fromkeys(("n_frequencies", "n_resamples", "n_steps", "n_draws", "horizon"), _COUNT),
+    **dict.fromkeys(("alpha", "threshold", "held_out", "scale", "margin"), _NUMBER),
+    **dict.fromkeys(("confidence", "strength", "forget", "horizon"), ((Real, str), "a number")),  # words: see there
+    **dict.fromkeys(("n_frequencies", "n_resamples", "n_steps", "n_draws"), _COUNT),
     **dict.fromkeys(("conditional", "geweke", "return_std", "split", "undecided", "dry_run"), _FLAG),
     **dict.fromkeys(("model", "method", "loops", "sensors", "question", "times", "kind"), _WORD),
-    **dict.fromkeys(("cause", "effect", "input", "output", "unit", "n"), _NAME),
+    **dict.fromkeys(("cause", "effect", "input", "output", "unit"), _NAME),
+    "n": ((str, Integral, tuple, list), "a name or a position, or a list of them"),
     "block_length": ((Integral, str), "a number of rows, or 'episodes'"),
-    "level": _NUMBER,  # a word where it is one by default
     "limits": ((Mapping,), "a dict"),
     "frequencies": ((list, tuple, np.ndarray, pd.Series, pd.Index), "a list of numbers"),
 }

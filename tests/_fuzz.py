@@ -14,6 +14,7 @@ import pandas as pd
 
 import skfedcausal
 from skfedcausal import (
+    Baseline,
     ClientArrays,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
@@ -143,7 +144,7 @@ def fitted(cls):
     if cls is FederatedGrangerEstimator:
         return cls(KalmanClient(n_states=1)).fit(X)
     if cls is FederatedRCADetector:
-        return cls(KalmanClient(n_states=1), false_alarm_rate=0.05, levels=None).fit(X, inputs=U)
+        return cls(KalmanClient(n_states=1), false_alarm_rate=0.05, baseline=Baseline(levels=None)).fit(X, inputs=U)
     return cls(KalmanClient(n_states=1)).fit(X, inputs=U)
 
 
@@ -191,13 +192,13 @@ def accountant_of(rng):
 
 _QUESTIONS = {
     FederatedGrangerEstimator: {
-        "link_intervals": ((), ("level", "geweke")),
-        "spectrum": (("unit0", "unit1"), ("level", "n_frequencies", "conditional", "cause", "effect")),
+        "link_intervals": ((), ("confidence", "geweke")),
+        "spectrum": (("unit0", "unit1"), ("confidence", "n_frequencies", "conditional", "cause", "effect")),
         "predict": (("X",), ("model", "X", "lengths")),
         "test_links": (("X",), ("method", "lengths")),
         "changed_links": (("X",), ("alpha", "false_alarm_rate")),
         "links_over_time": (("X",), ("piece",)),
-        "bootstrap_links": (("X",), ("n_resamples", "method", "block_length", "level")),
+        "bootstrap_links": (("X",), ("n_resamples", "method", "block_length", "confidence")),
         "stable_links": (("X",), ("n_resamples", "threshold", "block_length")),
         "forecast": (("X", 100), ("start", "confidence", "return_std")),
         "to_networkx": ((), ("undecided",)),
@@ -205,7 +206,7 @@ _QUESTIONS = {
         "privacy_curve": (("X", [1.0]), ("epsilons", "n_draws")),
     },
     FederatedCounterfactualEstimator: {
-        "counterfactual": (("unit0", 0.0, 1.0), ("n", "u0", "u1", "horizon", "level", "return_std", "loops", "split")),
+        "counterfactual": (("unit0", 0.0, 1.0), ("n", "u0", "u1", "horizon", "of", "return_std", "loops", "split")),
         "frequency_response": (("unit0__u0", "unit0__x0"), ("input", "output", "frequencies", "confidence")),
         "step_response": (("unit0__u0", "unit0__x0"), ("n_steps", "confidence", "input", "output")),
         "gain_table": ((), ("confidence", "times")),
@@ -216,7 +217,7 @@ _QUESTIONS = {
             ("X", {"unit0__u0": 1.0}, (80, 90)),
             ("do", "window", "confidence", "margin", "question", "loops"),
         ),
-        "link_intervals": ((), ("level",)),
+        "link_intervals": ((), ("confidence",)),
     },
     FederatedRCADetector: {
         "attribute": (("X",), ("start", "end")),

@@ -486,7 +486,7 @@ def test_a_controller_that_nothing_else_moves_is_named():
 def test_missing_inputs_are_refused_by_name_or_held():
     gappy = {name: None if U is None else U.copy() for name, U in INPUTS.items()}
     gappy["unit0"][10:12, 1] = np.nan
-    with pytest.raises(ValueError, match=r"'unit0__u1'.*missing_inputs='hold'"):
+    with pytest.raises(ValueError, match=r"'unit0__u1'.*missing=.hold."):
         FederatedCounterfactualEstimator().fit(X, inputs=gappy)
     est = FederatedCounterfactualEstimator(input_model=InputModel(missing="hold")).fit(X, inputs=gappy)
     held = {name: None if U is None else U.copy() for name, U in INPUTS.items()}

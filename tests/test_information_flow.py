@@ -117,7 +117,7 @@ def spied_fit(X, client=None, wire_dtype="float64", **settings):
 
 SETTINGS = {
     "default": {},
-    "half precision": {"wire_dtype": "float16"},
+    "half precision": {"communication": Communication(wire_dtype="float16")},
     "fixed local models": {"server": LikelihoodServer(options=LikelihoodOptions(fix_local=True))},
     "three rounds": {"server": LikelihoodServer(options=LikelihoodOptions(n_rounds=3))},
 }
@@ -547,7 +547,7 @@ def inside(name, *packages):
 ONLY = {
     "statespace": ("statespace",),
     "message": ("message", "statespace"),
-    "datasets": ("datasets", "papers.numerics", "statespace"),
+    "datasets": ("datasets", "papers.numerics", "statespace", "bases"),
     "papers.numerics": ("papers.numerics", "statespace"),
     "theory": ("theory", "papers.numerics", "statespace"),
     "message.packet": ("message.codes",),
@@ -573,7 +573,7 @@ NEVER = {
 
 @pytest.mark.medium
 def test_the_import_graph_is_read():
-    assert "server.likelihood" in imported_modules("estimators._base")
+    assert "server.likelihood" in imported_modules("estimators._parts")
     assert "statespace.observation" in imported_modules("message.states")
     assert "message.packet" in reachable("server.likelihood")
 

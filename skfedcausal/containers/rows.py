@@ -294,6 +294,11 @@ class StreamTimes:
         """Remember the times of some of the last rows."""
         self._held |= {row: self[row] for row in rows if row not in self._held}
 
+    @property
+    def dtype(self):
+        """Of the times."""
+        return self._parts[-1].dtype
+
     def __getitem__(self, row):
         if row in self._held:
             return self._held[row]

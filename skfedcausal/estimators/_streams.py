@@ -185,10 +185,9 @@ class PlantStream:
         Revised is one of another root, kind, end, status or number of repeats, or of a probability that is another by
         more than 0.01.
         """
-        if not changed:
-            return incident_table([])
-        self._hold_times(changed)
         rows = []
+        if changed:
+            self._hold_times(changed)
         for first, fault in self._faults(changed):
             over = self._known[first].over | self._seen
             row = fault_row(fault, self._names, first, over=over)
@@ -197,7 +196,10 @@ class PlantStream:
             if _is_news(row, self._told.get(row["detected"])):
                 self._told[row["detected"]] = row
                 rows.append(row if self._times is None else fault_row(fault, self._names, first, self._times, over))
-        return incident_table(rows)
+        table = incident_table(rows)
+        if rows or self._times is None:
+            return table
+        return table.astype(dict.fromkeys(("start", "detected", "end"), self._times.dtype))  # tables are put together
 
     def _faults(self, changed):
         """Faults that hold some of the changed verdicts, or were told to, as (first row of the episode, verdicts)."""

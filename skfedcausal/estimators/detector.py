@@ -413,7 +413,8 @@ class FederatedRCADetector(WatchingDetector):
         """What is nominal; where messages are judged they have to do for this too."""
         rng = check_random_state(0 if self.random_state is None else self.random_state)
         prior = prior_weights(self.prior, server.names_)
-        self._root_cause = RootCauseServer(self.statistic, self._run_length, prior, rng).fit(server, messages)
+        watch = RootCauseServer(self.statistic, self._run_length, prior, rng, with_times=self._period is not None)
+        self._root_cause = watch.fit(server, messages)
         has_inputs = any(message.inputs is not None for message in messages.values())
         if self._root_cause.is_whole and isinstance(server, MomentServer) and not has_inputs:
             self._root_cause.learner = clone(server)

@@ -69,7 +69,7 @@ class Clock:
         self._seen: dict[int, int] = {}  # checksums of the last rows by their times
         self.counts = {"doubled": 0, "late": 0, "alone": 0, "set": 0}
 
-    def take(self, frame):
+    def take(self, frame: pd.DataFrame) -> Any:
         """The rows of a table that may go on, on a clock that goes forward.
 
         Parameters
@@ -93,7 +93,7 @@ class Clock:
             frame = pd.concat([self._held, frame])
         return self._sorted_out(frame, microseconds(frame.index))
 
-    def told(self, moment):
+    def told(self, moment: Any) -> Any:
         """What the source called a time that was given.
 
         Parameters
@@ -113,12 +113,12 @@ class Clock:
         return moment - pd.Timedelta(offset, unit="us")
 
     @property
-    def holds(self):
+    def holds(self) -> Any:
         """Whether a row is held that no other agrees with yet."""
         return self._held is not None
 
     @property
-    def state(self):
+    def state(self) -> dict[str, Any]:
         """Where the clock stands, in words and numbers that JSON has; of a held row the time alone."""
         kept = {"last": self._last, "offset": self._offset, "jumps": [list(one) for one in self._jumps]}
         seen = [list(one) for one in self._seen.items()]

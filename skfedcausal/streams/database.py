@@ -1,9 +1,10 @@
 """A table of a database that grows: its new rows in the order of a column that only grows."""
 
 import time
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ..callers import warn
@@ -17,7 +18,18 @@ _AT_ONCE = 500  # rows of a look
 _POLL = 1.0  # seconds between two looks
 
 
-def follow_table(url, table, *, time="time", order=None, wait=None, poll=_POLL, words=(), tz=None, clock=None):
+def follow_table(
+    url: str,
+    table: str,
+    *,
+    time: str = "time",
+    order: str | None = None,
+    wait: float | None = None,
+    poll: float = _POLL,
+    words: Sequence[str] = (),
+    tz: str | None = None,
+    clock: Any = None,
+) -> Iterator[pd.DataFrame]:
     """Follow a table of a database to which a program adds rows.
 
     Parameters

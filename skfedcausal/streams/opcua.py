@@ -4,6 +4,10 @@ import asyncio
 import queue
 import threading
 import time
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
 
 from ..callers import warn
 from ..estimators._stream_batches import StreamWarning
@@ -19,7 +23,17 @@ _QUEUED = 1000  # values of a node that the server keeps between two messages
 _MOST_ROWS = 4096  # of a batch
 
 
-def follow_opcua(url, nodes, *, wait=None, patience=_PATIENCE, period=100.0, user=None, password=None, clock=None):
+def follow_opcua(
+    url: str,
+    nodes: Any,
+    *,
+    wait: float | None = None,
+    patience: float = _PATIENCE,
+    period: float = 100.0,
+    user: str | None = None,
+    password: str | None = None,
+    clock: Any = None,
+) -> Iterator[pd.DataFrame]:
     """Follow nodes of an OPC UA server by a subscription.
 
     Values with one source time are one row; what did not change, and so was not told, is as it was before. Values

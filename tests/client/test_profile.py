@@ -110,7 +110,7 @@ def test_short_records_have_none():
 
 
 @pytest.mark.filterwarnings("ignore:One false alarm per")
-def test_units_that_a_detector_watches_keep_what_the_clock_tells():
+def test_of_units_that_a_detector_watches_the_calendar_is_taken_off_and_no_other_season():
     X = {name: record(seed=seed) for name, seed in (("left", 1), ("right", 2))}
     detector = FederatedRCADetector(client=KalmanClient(baseline=Baseline(profile="auto"))).fit(X)
-    assert all(client.baseline_ is None for client in detector.clients_.values())
+    assert all(names(client) == ["profile by time of day and weekend"] for client in detector.clients_.values())

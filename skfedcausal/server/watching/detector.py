@@ -49,7 +49,7 @@ class RootCauseServer:
 
     `statistic` is "both", "energy" or "shift", `run_length` the wanted number of steps between false alarms,
     all units and statistics together, `prior`, (n_units,), the prior probability of each unit being the root,
-    and `rng` a RandomState.
+    and `rng` a RandomState. Rows `with_times` are watched for what lasts, by the clock.
     """
 
     new_state = StreamState
@@ -60,9 +60,9 @@ class RootCauseServer:
     slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
-    def __init__(self, statistic, run_length, prior, rng):
+    def __init__(self, statistic, run_length, prior, rng, with_times=False):
         self.statistics = STATISTICS[statistic]
-        self.run_length, self.prior, self._rng = run_length, prior, rng
+        self.run_length, self.prior, self._rng, self.with_times = run_length, prior, rng, with_times
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -101,7 +101,8 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
-        self.slow = SlowWatch.learn(rows, self.slices, _SHARES * self.run_length) if self.is_whole else None
+        watched = self.is_whole and self.with_times
+        self.slow = SlowWatch.learn(rows, self.slices, _SHARES * self.run_length) if watched else None
         run_length = self.run_length if self.slow is None else _SHARES * self.run_length
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
         self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length, self._rng)

@@ -22,7 +22,7 @@ _AS_SURE = 1e-6  # of a probability, by which one is not larger than another: th
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind"]
 _COLUMNS += ["repeats", "status"]
-_EMPTY = pd.DataFrame([], columns=pd.Index(_COLUMNS))
+_EMPTY = pd.DataFrame([(0, 0, np.nan, "", 0.0, 0.0, [], [], "", [], "")], columns=pd.Index(_COLUMNS))[:0]  # typed
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ def fault_row(fault, names, offset=0, index=None, over=frozenset()):
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
     if not rows:
-        return _EMPTY[:0]
+        return _EMPTY.copy()
     return pd.DataFrame([tuple(row.values()) for row in rows], columns=pd.Index(_COLUMNS))
 
 

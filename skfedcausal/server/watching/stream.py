@@ -304,6 +304,7 @@ def rebaseline(server, state, units):
         raise ValueError(f"Only {n_rows} rows came since the operating point changed; wait for {LOOK}.")
     row, open_ones = rows.stop - 1, [i for i in state.incidents if i.open]
     _move(settled(server, rows, state.point).only(units, server.slices, state.point), state)
+    state.slow = None  # what lasts is told from the level that was taken
     return [replace(i.verdict, last=row, open=False, end=row) for i in open_ones]
 
 

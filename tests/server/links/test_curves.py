@@ -56,7 +56,7 @@ def test_links_of_linear_plants_stay_what_they_were():
 
 def test_what_a_server_says_without_grades_has_no_curves():
     server = FederatedGrangerEstimator().fit(sensors(chain(COUPLINGS["square"], 0), 1)).server_
-    assert "curves" not in set(server.without_grades()["basis"])
+    assert "curves" not in set(server.likelihood_links_["basis"])
 
 
 def test_a_product_of_two_states_is_found_where_neither_acts_alone():

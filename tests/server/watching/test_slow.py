@@ -26,7 +26,8 @@ def record(n_rows, seed):
     for t in range(1, n_rows):
         x[t] = 0.7 * x[t - 1] + 0.4 * np.array([0.0, *x[t - 1, :2]]) + noise[t]
     sensors = [x[:, [j]] * gains[j] + 0.3 * rng.normal(size=(n_rows, 3)) for j in range(3)]
-    return pd.DataFrame(np.hstack(sensors), columns=[f"{unit}__s{k}" for unit in UNITS for k in range(3)])
+    index = pd.date_range("2026-01-01", periods=n_rows, freq="15min") + pd.Timedelta(days=seed * 1000)
+    return pd.DataFrame(np.hstack(sensors), index, columns=[f"{unit}__s{k}" for unit in UNITS for k in range(3)])
 
 
 @pytest.fixture(scope="module")
@@ -134,18 +135,18 @@ def test_short_records_and_episodes_are_not_watched_for_what_lasts():
 @pytest.mark.parametrize("factor", [0.05, 0.3])
 def test_a_unit_that_gets_quieter_is_not_blamed_on_those_that_hear_of_it(detector, unit, factor):
     X = record(800, 10)
-    X.loc[400:, [c for c in X if c.startswith(unit)]] *= factor
-    found = detector.incidents(X).query("detected >= 400").iloc[0]
+    X.loc[X.index[400] :, [c for c in X if c.startswith(unit)]] *= factor
+    found = detector.incidents(X).loc[lambda table: table["detected"] >= X.index[400]].iloc[0]
     assert (found["root"], found["kind"]) == (unit, "quieter")
 
 
 @pytest.mark.medium
 def test_faults_that_last_run_at_a_new_level_until_they_end(detector):
     X = record(1400, 21)
-    X.loc[400:899, ["B__s0", "B__s1", "B__s2"]] += 4.0
-    lasts = detector.incidents(X[:900]).query("detected >= 395").iloc[0]
+    X.loc[X.index[400] : X.index[899], ["B__s0", "B__s1", "B__s2"]] += 4.0
+    lasts = detector.incidents(X[:900]).loc[lambda table: table["detected"] >= X.index[395]].iloc[0]
     assert lasts["status"] == f"running at a new level since {lasts['start']}"
-    assert detector.incidents(X).query("detected >= 395").iloc[0]["status"] == "ended"
+    assert detector.incidents(X).loc[lambda table: table["detected"] >= X.index[395]].iloc[0]["status"] == "ended"
 
 
 def test_a_profile_of_the_day_is_taken_off_rows_that_are_watched():
