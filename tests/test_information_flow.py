@@ -34,6 +34,7 @@ from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet
 from skfedcausal.message.requests import RecordRequest
 from skfedcausal.message.states import SmoothedReply, StateReply
+from skfedcausal.parameters import configured
 
 N, D, P = 503, 7, 2  # no product or sum of states gives the number of sensors or of rows
 
@@ -117,7 +118,7 @@ def spied_fit(X, client=None, wire_dtype="float64", **settings):
 
 SETTINGS = {
     "default": {},
-    "half precision": {"communication": Communication(wire_dtype="float16")},
+    "half precision": {"wire_dtype": "float16"},
     "fixed local models": {"server": LikelihoodServer(options=LikelihoodOptions(fix_local=True))},
     "three rounds": {"server": LikelihoodServer(options=LikelihoodOptions(n_rounds=3))},
 }
@@ -284,7 +285,7 @@ def arrays_inside(thing, seen):
 def test_a_fitted_estimator_keeps_no_series(settings, missing):
     X, _ = make_plant(missing)
     client = KalmanClient(n_states=P)
-    estimator = FederatedGrangerEstimator(client, **settings).fit(X)
+    estimator = configured(FederatedGrangerEstimator, {"client": client, **settings}).fit(X)
     estimator.predict(X), estimator.predict(X, model="server"), estimator.score(X)
     for message in estimator.server_._evidence[0].values():  # all that waits for tables of links to be asked for
         assert type(message) is StateMessage
