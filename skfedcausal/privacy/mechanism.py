@@ -411,7 +411,14 @@ class PrivacyMechanism(BaseEstimator, ABC):
         ------
         ValueError
             With what is missing.
+        TypeError
+            If the accountant is none.
         """
+        given = getattr(self, "accountant", None)
+        if given is not None and not isinstance(given, PrivacyAccountant):
+            raise TypeError(
+                f"Got `accountant` of type {type(given).__name__}; give a PrivacyAccountant, or leave it out."
+            )
         self._validate_params()
 
     # -- the promise -------------------------------------------------------------------------------

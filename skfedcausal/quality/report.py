@@ -206,7 +206,11 @@ def sketch(values):
     seen = values[np.isfinite(values)]
     if not len(seen):
         return None
-    counts = np.histogram(seen, bins=_BINS)[0]
+    low, high = float(seen.min()), float(seen.max())
+    if high - low < np.spacing(max(abs(low), abs(high))) * _BINS:  # too near each other for classes between them
+        counts = np.bincount([0], [len(seen)], _BINS).astype(int)
+    else:
+        counts = np.histogram(seen, bins=_BINS)[0]
     parts = np.array_split(values, min(_STEPS, len(values)))
     course = [float(part.mean()) if len(part) else np.nan for part in (p[np.isfinite(p)] for p in parts)]
-    return Sketch(float(seen.min()), float(seen.max()), tuple(counts.tolist()), tuple(course))
+    return Sketch(low, high, tuple(counts.tolist()), tuple(course))

@@ -111,7 +111,15 @@ class MomentServer(ServerLearner):
                 f"No row of the {record.n_samples} shows the states of any unit, too many measurements are missing. "
                 "Give rows in which most sensors of a unit are there together, or units of fewer states."
             )
-        A, Q = moment_start(record.scores.moments(1), record.block_diagonal(record.scores.noise))
+        try:
+            A, Q = moment_start(record.scores.moments(1), record.block_diagonal(record.scores.noise))
+        except np.linalg.LinAlgError as error:
+            parts = zip(record.names, record.parts, strict=True)
+            rows = ", ".join(f"{part.determined_rows.sum()} of {name!r}" for name, part in parts)
+            raise ValueError(
+                f"Too few of the {record.n_samples} rows show the states of some unit ({rows}): too many measurements "
+                "are missing. Give rows in which most sensors of a unit are there together, or units of fewer states."
+            ) from error
         self.names_, self.partition_, self.support_ = record.names, record.partition, None
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
         self.information_ = record.mean_information()
