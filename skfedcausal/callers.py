@@ -28,6 +28,7 @@ def warn(message, category=UserWarning):
     >>> import warnings
     >>> from skfedcausal.callers import warn
     >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
     ...     warn("Sensor 3 is stuck.")
     >>> str(caught[0].message)
     'Sensor 3 is stuck.'

@@ -1,10 +1,10 @@
 """A plugin of the broker that knows one user."""
 
-from amqtt.plugins.base import BaseAuthPlugin
+import pytest
 
 from .broker import PASSWORD, USER
 
 
-class OneUser(BaseAuthPlugin):
+class OneUser(pytest.importorskip("amqtt.plugins.base").BaseAuthPlugin):
     async def authenticate(self, *, session):
         return (session.username, session.password) == (USER, PASSWORD)

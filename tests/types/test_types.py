@@ -11,6 +11,7 @@ import pytest
 
 import skfedcausal
 
+pytest.importorskip("numpydoc")
 from ..test_public_names import public_methods, public_names
 
 SCRIPT = (Path(__file__).parent / "script.txt").read_text()

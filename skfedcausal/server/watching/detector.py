@@ -49,7 +49,7 @@ class RootCauseServer:
 
     `statistic` is "both", "energy" or "shift", `run_length` the wanted number of steps between false alarms,
     all units and statistics together, `prior`, (n_units,), the prior probability of each unit being the root,
-    and `rng` a RandomState. Rows `with_times` are watched for what lasts, by the clock.
+    and `rng` a RandomState. What lasts is watched where its windows are `long`.
     """
 
     new_state = StreamState
@@ -60,9 +60,9 @@ class RootCauseServer:
     slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
-    def __init__(self, statistic, run_length, prior, rng, with_times=False):
+    def __init__(self, statistic, run_length, prior, rng, long=False):
         self.statistics = STATISTICS[statistic]
-        self.run_length, self.prior, self._rng, self.with_times = run_length, prior, rng, with_times
+        self.run_length, self.prior, self._rng, self.long = run_length, prior, rng, long
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
-        watched = self.is_whole and self.with_times
+        watched = self.is_whole and self.long
         self.slow = SlowWatch.learn(rows, self.slices, _SHARES * self.run_length) if watched else None
         run_length = self.run_length if self.slow is None else _SHARES * self.run_length
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)

@@ -30,6 +30,7 @@ def _places(*kinds):
 
 SLOW = "slow"  # name of the statistic
 DAY = max(CLOCKS)  # rows that are looked back at for what stood high before
+_SHIFT_OF_WORK = 8 * 3600.0  # seconds
 _LEAST_DAY, _BEFORE = 48, 24  # rows of it that have to be there, and that may be of the alarm itself
 _FOLDS = 6
 _ROWS_EACH, _LONGEST_PIECE, _MOST_PIECES = 8, 16, 6000  # rows of a piece, more where a record had more pieces
@@ -59,6 +60,14 @@ _SURE, _NAMED = 0.8, 0.9  # probability from which what lasts names a root, and 
 QUIET = "quieter"
 _NAMES = {SHIFT: "level", GIVEN: "level", NEWS: "level", LOUDER: "louder", lasting.LOUDER_GIVEN: "louder"}
 _NAMES |= {QUIETER: QUIET, lasting.QUIETER_GIVEN: QUIET}
+
+
+def spans_a_shift(period):
+    """Whether the longest window is that long, so that surprises of some rows are not about the same thing.
+
+    Of rows a `period` apart, a Timedelta; None of rows without times, which nothing says that of.
+    """
+    return period is not None and DAY * period.total_seconds() >= _SHIFT_OF_WORK
 
 
 class SlowState(NamedTuple):
