@@ -38,6 +38,7 @@ autosummary_generate = True
 _foreign = "BaseEstimator, _MetadataRequester, RegressorMixin, TransformerMixin, _SetOutputMixin"
 _foreign += ", BaseException"
 autodoc_default_options = {"members": True, "inherited-members": _foreign}
+autodoc_typehints = "none"  # parameters say what they may be, in words
 numpydoc_show_class_members = False
 
 html_theme = "pydata_sphinx_theme"

@@ -41,7 +41,7 @@ _NAMED = 5  # columns that a sentence names, of each verdict
 
 @dataclass(frozen=True, eq=False)
 class Impact:
-    """What a move did, the answer of :meth:`FederatedCounterfactualEstimator.impact`.
+    """What a move did, the answer of :meth:`~skfedcausal.FederatedCounterfactualEstimator.impact`.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Impact:
         ``mean, mean_low, mean_high``, of a row; ``relative``, the mean beside that of the counterfactual;
         ``verdict``: "no effect to be seen" where the band lies within the margin around zero, "effect" where it leaves
         out zero, "not yet" where that is so and an effect shows only in later rows, "there was no move" where the
-        record has the values that were given, "cannot tell" else; ``trust`` as of :meth:`whatif`; ``shows``, the time
+        record has the values that were given, "cannot tell" else; ``trust`` as of ``whatif``; ``shows``, the time
         from which an effect is a fifth of the most that it is in the window. The band of a sum of responses follows
         their errors through all rows; that of a plant takes those of all rows to be of one sign, as of a gain.
     summary : str
@@ -106,7 +106,7 @@ class Impact:
         column : str, default=None
             None for the column with the clearest effect.
         **settings
-            Of :meth:`ImpactDisplay.from_impact`.
+            Of :meth:`~skfedcausal.displays.ImpactDisplay.from_impact`.
 
         Returns
         -------

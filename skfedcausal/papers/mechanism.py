@@ -11,7 +11,7 @@ from ..privacy.promise import gradient_statement, paper_statement, with_voids
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TrainingMechanism(GaussianMechanism):
-    """Gaussian noise inside the training of a :class:`~skfedcausal.GradientServer`, in place of noise on the record.
+    """Gaussian noise inside training by a :class:`~skfedcausal.papers.GradientServer`, in place of noise on the record.
 
     Parameters
     ----------
@@ -23,8 +23,7 @@ class TrainingMechanism(GaussianMechanism):
         each message. That is no promise about a run. The statement says so, and gives the total that the
         papers state beside the exact one for a correction theta that does not depend on the record.
     trust : {"none", "server"}, default="none"
-        "server": the server of gradient training (:class:`GradientServer`, or ``RegressorServer(labels=
-        "augmented")``) may see the units' states, units must not see each other's. Measurements stay as they
+        "server": the server of gradient training (``GradientServer``, or ``RegressorServer(labels="augmented")``) may see the units' states, units must not see each other's. Measurements stay as they
         are, and the gradients that the server sends are clipped and get noise; `epsilon` and `delta` are those of
         the whole training.
     gradient_clip : float, default=None

@@ -452,7 +452,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
 
     @property
     def account(self) -> PrivacyAccountant:
-        """The :class:`PrivacyAccountant` that is charged: one for this mechanism and its clones."""
+        """The :class:`~skfedcausal.PrivacyAccountant` that is charged: one for this mechanism and its clones."""
         if self.accountant is None and not hasattr(self, "_own_accountant"):
             self._own_accountant = PrivacyAccountant()
         return self._own_accountant if self.accountant is None else self.accountant

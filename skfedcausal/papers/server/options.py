@@ -13,7 +13,7 @@ _FROM_ZERO, _POSITIVE = (Interval(Real, 0, None, closed=closed) for closed in ("
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Rates(ParameterGroup):
-    """Weight and step sizes of the losses of a :class:`~skfedcausal.GradientServer`, by the letters of the papers.
+    """Weight and step sizes of the losses of a :class:`~skfedcausal.papers.GradientServer`, named as in the papers.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Rates(ParameterGroup):
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class StopRule(ParameterGroup):
-    """When the training of a :class:`~skfedcausal.GradientServer` ends.
+    """When the training of a :class:`~skfedcausal.papers.GradientServer` ends.
 
     Parameters
     ----------
