@@ -23,9 +23,9 @@ class TrainingMechanism(GaussianMechanism):
         each message. That is no promise about a run. The statement says so, and gives the total that the
         papers state beside the exact one for a correction theta that does not depend on the record.
     trust : {"none", "server"}, default="none"
-        "server": the server of gradient training (``GradientServer``, or ``RegressorServer(labels="augmented")``) may see the units' states, units must not see each other's. Measurements stay as they
-        are, and the gradients that the server sends are clipped and get noise; `epsilon` and `delta` are those of
-        the whole training.
+        "server": the server of gradient training (a ``GradientServer``, or a ``RegressorServer`` with augmented labels)
+        may see the units' states, units must not see each other's. Measurements stay as they are, and the gradients
+        that the server sends are clipped and get noise; `epsilon` and `delta` are those of the whole training.
     gradient_clip : float, default=None
         For ``trust="server"``: largest norm of the gradient about one time step that a unit is sent. Public.
 
