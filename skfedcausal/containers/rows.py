@@ -344,6 +344,13 @@ def _follows(index, last):
     return index is not None and len(index) > 0 and ticks(index) is not None and _kind(index[0]) == _kind(last)
 
 
+def comes_after(index, last):
+    """Whether rows have a clock of the kind of the last row of a stream, and come later by it."""
+    if not _follows(index, last) or (getattr(index, "tz", None) is None) != (getattr(last, "tz", None) is None):
+        return False
+    return bool(index[0] > last)
+
+
 def _kind(time):
     return next((kind for kind in (pd.Timestamp, pd.Timedelta) if isinstance(time, kind)), float)
 

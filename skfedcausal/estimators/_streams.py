@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers import episode_starts
-from ..containers.rows import StreamTimes
+from ..containers.rows import StreamTimes, comes_after
 from ..message.states import StateMessage
 from ..message.watching import FlagMessage, VerdictReply, WatchRequest
 from ..server.watching.flags import FlagWatch
@@ -59,11 +59,8 @@ class PlantStream:
     def usual_row(self, batch):
         """A row that came in the container of those before it, as PlantData; None of what has to be looked at."""
         plant = None if self._usual is None else self._usual.read(batch)
-        if plant is None or self.last_time is None:
-            return plant
-        index, last = plant.index, self.last_time
-        timed = isinstance(index, pd.DatetimeIndex) and isinstance(last, pd.Timestamp)
-        return plant if timed and (index.tz is None) == (last.tz is None) and index[0] > last else None
+        is_next = plant is not None and (self.last_time is None or comes_after(plant.index, self.last_time))
+        return plant if is_next else None
 
     def learn_columns(self, batch, layout):
         """Take note of what a batch that was read looked like."""
@@ -196,10 +193,7 @@ class PlantStream:
             if _is_news(row, self._told.get(row["detected"])):
                 self._told[row["detected"]] = row
                 rows.append(row if self._times is None else fault_row(fault, self._names, first, self._times, over))
-        table = incident_table(rows)
-        if rows or self._times is None:
-            return table
-        return table.astype(dict.fromkeys(("start", "detected", "end"), self._times.dtype))  # tables are put together
+        return incident_table(rows, None if self._times is None else self._times.dtype)
 
     def _faults(self, changed):
         """Faults that hold some of the changed verdicts, or were told to, as (first row of the episode, verdicts)."""

@@ -1,6 +1,7 @@
 """Incidents: when one starts, goes on and ends, and how verdicts on them look as tables."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import takewhile
 from typing import Any
 
@@ -244,11 +245,16 @@ def fault_row(fault, names, offset=0, index=None, over=frozenset()):
     return incident_row(best, names, offset, index, later, over)
 
 
-def incident_table(rows):
-    """Rows of incidents as a frame, with the columns also when there is none."""
+def incident_table(rows, time=None):
+    """Rows of incidents as a frame, with columns of the same types when there is none; places may be of type `time`."""
     if not rows:
-        return _EMPTY.copy()
+        return _empty(time)[:0]
     return pd.DataFrame([tuple(row.values()) for row in rows], columns=pd.Index(_COLUMNS))
+
+
+@lru_cache(8)  # a row of a stream that comes alone has such a table
+def _empty(time):
+    return _EMPTY if time is None else _EMPTY.astype(dict.fromkeys(("start", "detected", "end"), time))
 
 
 def label_rows(roots, verdicts, names, offset=0):
