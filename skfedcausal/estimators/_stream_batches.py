@@ -65,19 +65,21 @@ def fitting(X, layout, last):
         return X, None
     rows = np.flatnonzero(~times.isna())
     if len(rows) < len(times):
-        _say(f"{len(times) - len(rows)} rows of a batch have no time: they are left out")
+        say_and_go_on(f"{len(times) - len(rows)} rows of a batch have no time: they are left out")
         if not len(rows):
             return None, None
     if last is not None and (times.tz is None) != (last.tz is None):
-        _say("Times of a batch have a zone and those before have none, or the reverse: they are taken as of one clock")
+        say_and_go_on(
+            "Times of a batch have a zone and those before have none, or the reverse: they are taken as of one clock"
+        )
         times = times.tz_localize(None if last.tz is None else last.tz)
         X = _each(X, lambda part: part.set_axis(times, axis=0))
     if not times[rows].is_monotonic_increasing:
-        _say(f"Rows of a batch from {times.min()} on are in no order of time: they are sorted")
+        say_and_go_on(f"Rows of a batch from {times.min()} on are in no order of time: they are sorted")
         rows = rows[np.argsort(times[rows].asi8, kind="stable")]
     if last is not None and times[rows[0]] <= last:
         late = times[rows] > last
-        _say(
+        say_and_go_on(
             f"{int((~late).sum())} rows go back to {times[rows[0]]}, and the stream has been followed up to {last} "
             "already: they are left out"
         )
@@ -99,7 +101,7 @@ def _each(X, change):
 
 def left_out(error):
     """Name a batch that cannot be read."""
-    _say(f"A batch cannot be read and is left out. {error}".rstrip(". "))
+    say_and_go_on(f"A batch cannot be read and is left out. {error}".rstrip(". "))
 
 
 def stops(X, period):
@@ -116,11 +118,11 @@ def _fitting_units(X, layout):
     known = {str(name): part for name, part in X.items() if str(name) in layout.names and part is not None}
     missing = [name for name in layout.names if name not in known]
     if unknown:
-        _say(f"Units {listed(unknown)} are not known since the fit: their rows are left out")
+        say_and_go_on(f"Units {listed(unknown)} are not known since the fit: their rows are left out")
     if not known:
         raise ValueError(f"A batch has none of the units {listed(layout.names)}: it is of another plant.")
     if missing:
-        _say(f"Units {listed(missing)} are missing from a batch: their rows are taken as missing measurements")
+        say_and_go_on(f"Units {listed(missing)} are missing from a batch: their rows are taken as missing measurements")
     found = next(iter(known.values()))
     parts: dict[str, Any] = {}
     for k, name in enumerate(layout.names):
@@ -130,11 +132,13 @@ def _fitting_units(X, layout):
             named = part.set_axis([flat_name(name, str(column), own) for column in part.columns], axis=1)
             part = _fitting_columns(named, own, f"unit {name!r}")
         elif part is not None and len(part) != len(found):
-            _say(f"Unit {name!r} came with {len(part)} rows in place of {len(found)}: they are taken as missing")
+            say_and_go_on(
+                f"Unit {name!r} came with {len(part)} rows in place of {len(found)}: they are taken as missing"
+            )
             part = None
         elif part is not None and part.shape[1] != len(own):
             came = f"Unit {name!r} came with {part.shape[1]} columns in place of {len(own)}"
-            _say(f"{came}: its rows are taken as missing")
+            say_and_go_on(f"{came}: its rows are taken as missing")
             part = None
         if part is None:
             part = np.full((len(found), len(own)), np.nan)
@@ -151,7 +155,7 @@ def _numbers(part, what):
             numbers = part[words].apply(_as_numbers)
             lost = [column for column in words if numbers[column].isna().sum() > part[column].isna().sum()]
             if lost:
-                _say(f"Columns {listed(lost)} of {what} hold something else than numbers: taken as missing")
+                say_and_go_on(f"Columns {listed(lost)} of {what} hold something else than numbers: taken as missing")
             part = part.assign(**{str(name): numbers[name].astype(float) for name in words})
         values = part.to_numpy()
     else:
@@ -159,7 +163,7 @@ def _numbers(part, what):
     infinite = np.isinf(values)
     if not infinite.any():
         return part
-    _say(f"{int(infinite.sum())} values of {what} are infinite: taken as missing")
+    say_and_go_on(f"{int(infinite.sum())} values of {what} are infinite: taken as missing")
     return part.mask(infinite) if isinstance(part, pd.DataFrame) else np.where(infinite, np.nan, part)
 
 
@@ -176,7 +180,7 @@ def _fitting_columns(X, columns, what):
         return X
     if len(set(came)) < len(came):
         again = sorted({name for name in came if came.count(name) > 1})
-        _say(f"Columns {listed(again)} of {what} came more than once: the first of each is taken")
+        say_and_go_on(f"Columns {listed(again)} of {what} came more than once: the first of each is taken")
         first = [came.index(name) == k for k, name in enumerate(came)]
         X, came = X.loc[:, first], list(dict.fromkeys(came))
     unknown = [name for name in came if name not in columns]
@@ -184,9 +188,9 @@ def _fitting_columns(X, columns, what):
     if len(missing) == len(columns):
         raise ValueError(f"A batch has none of the columns of {what}, {listed(columns)}: it is of another plant.")
     if unknown:
-        _say(f"Columns {listed(unknown)} of {what} were not there in `fit`: they are left out")
+        say_and_go_on(f"Columns {listed(unknown)} of {what} were not there in `fit`: they are left out")
     if missing:
-        _say(f"Columns {listed(missing)} are missing from {what}: their values are taken as missing")
+        say_and_go_on(f"Columns {listed(missing)} are missing from {what}: their values are taken as missing")
     return X.set_axis(came, axis=1).reindex(columns=list(columns))
 
 
@@ -203,5 +207,6 @@ def rows_of(inputs, rows, n_rows):
     return [chosen(part) for part in inputs] if isinstance(inputs, (list, tuple)) else chosen(inputs)
 
 
-def _say(text):
+def say_and_go_on(text):
+    """Name what was wrong with rows of a stream that is followed all the same."""
     warn(f"{text}. The watch goes on.", StreamWarning)

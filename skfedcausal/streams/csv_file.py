@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..callers import warn
 from ..containers.layout import listed
-from ..estimators._stream_batches import StreamWarning
+from ..estimators._stream_batches import say_and_go_on
 from .cells import Stamps, number_of
 from .clock import Clock
 
@@ -198,7 +197,7 @@ class Tail:
             else:
                 parts.append((self.head, [line]))
         if before is not None and self.head is not None and self.head.text != before.text:
-            _warn(f"{self._path} has a new line of names: rows after it have its columns")
+            say_and_go_on(f"{self._path} has a new line of names: rows after it have its columns")
         return parts
 
     def _lines(self):
@@ -207,11 +206,11 @@ class Tail:
             text = self._new()
         except OSError as error:
             if not isinstance(error, FileNotFoundError):
-                _warn(f"{self._path} cannot be read now ({error.strerror or error})")
+                say_and_go_on(f"{self._path} cannot be read now ({error.strerror or error})")
             return []
         if b"\n" not in text:
             if len(text) > _LONGEST:
-                _warn(f"{self._path} has a line of more than {_LONGEST:,} bytes: left out")
+                say_and_go_on(f"{self._path} has a line of more than {_LONGEST:,} bytes: left out")
                 self._skips = True
                 self._advance(text)
             return []
@@ -234,7 +233,7 @@ class Tail:
         text = self._read()
         if b"\n" not in text and self._is_another():
             if text.strip():
-                _warn(f"The last line of {self._path} was not whole when another file took its place: left out")
+                say_and_go_on(f"The last line of {self._path} was not whole when another file took its place: left out")
             self._open(self._following())
             self._begin()
             text = self._read()
@@ -297,13 +296,15 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
     width, comma = len(head.names), head.separator != ","
     rows = [cells for cells in (_cells(line, head.separator) for line in lines) if len(cells) == width]
     if len(rows) < len(lines):
-        _warn(f"{len(lines) - len(rows)} lines of {path} do not have the {width} columns of its first line: left out")
+        say_and_go_on(
+            f"{len(lines) - len(rows)} lines of {path} do not have the {width} columns of its first line: left out"
+        )
     index = None
     if index_col is not None:
         at = head.names.index(index_col) if isinstance(index_col, str) else index_col
         index = stamps.read([row[at] for row in rows])
         if index.isna().any():
-            _warn(f"{int(index.isna().sum())} lines of {path} begin with no time: left out")
+            say_and_go_on(f"{int(index.isna().sum())} lines of {path} begin with no time: left out")
             rows = [row for row, missing in zip(rows, index.isna(), strict=True) if not missing]
             index = index[index.notna()]
     columns, wrong = {}, []
@@ -314,7 +315,7 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
             if name not in words and any(map(_is_no_number, cells, columns[k])):
                 wrong.append(name)
     if wrong:
-        _warn(f"{path} has something else than numbers in {listed(wrong)}: taken as missing")
+        say_and_go_on(f"{path} has something else than numbers in {listed(wrong)}: taken as missing")
     frame = pd.DataFrame(columns, index=None if index is None else index.rename(head.names[at]))
     return frame.set_axis([head.names[k] for k in columns], axis=1)
 
@@ -360,7 +361,3 @@ def _decoded(text):
         return text.decode("utf-8-sig")
     except UnicodeDecodeError:
         return text.decode("cp1252", errors="replace")
-
-
-def _warn(text):
-    warn(f"{text}. The watch goes on.", StreamWarning)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from ..callers import warn
 from ..containers.layout import listed
-from ..estimators._stream_batches import StreamWarning
+from ..estimators._stream_batches import say_and_go_on
 from ..optional import import_optional
 from .cells import Stamps, number_of
 from .clock import Clock
@@ -129,7 +128,7 @@ def table_rows(table, stamps, *, wait=None, poll=_POLL, words=(), place=None):
             try:
                 names, rows = table.after(None if place is None else place["after"])
             except table.failure as error:
-                _warn(f"{table.where} does not answer ({_first_line(error)})")
+                say_and_go_on(f"{table.where} does not answer ({_first_line(error)})")
                 rows = []
             if rows:
                 last, at = time.monotonic(), names.index(table.order)
@@ -158,13 +157,9 @@ def _frame(names, rows, table, stamps, words):
         index=index,
     )
     if index.hasnans:
-        _warn(f"Rows of {table.name} without a time are left out")
+        say_and_go_on(f"Rows of {table.name} without a time are left out")
     return frame[index.notna()]
 
 
 def _first_line(error):
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0].rstrip(".")
-
-
-def _warn(text):
-    warn(f"{text}. The watch goes on.", StreamWarning)

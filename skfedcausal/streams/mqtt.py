@@ -8,9 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from ..callers import warn
 from ..containers.layout import SEPARATOR
-from ..estimators._stream_batches import StreamWarning
+from ..estimators._stream_batches import say_and_go_on
 from ..optional import import_optional
 from .cells import Stamps, number_of
 from .clock import Clock
@@ -165,7 +164,7 @@ def _batches(client, came, rows, wait):
             if isinstance(message, Exception):
                 if not begun:
                     raise message
-                _warn(f"{message} The connection is tried again")
+                say_and_go_on(f"{message} The connection is tried again")
             elif message is None:
                 begun = True
             else:
@@ -211,7 +210,7 @@ class Rows:
             content = json.loads(payload)
             found = [self._part(topic, row) for row in (content if isinstance(content, list) else [content])]
         except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
-            _warn(f"A message about {topic[:80]!r} is no row ({type(error).__name__}): left out")
+            say_and_go_on(f"A message about {topic[:80]!r} is no row ({type(error).__name__}): left out")
             return
         for part in found:
             self._parts.add(*part)
@@ -246,7 +245,3 @@ def _word(value):
     if not isinstance(value, (str, int, float, bool)):
         raise ValueError(f"Got {value!r}; give a word or a number.")
     return value
-
-
-def _warn(text):
-    warn(f"{text}. The watch goes on.", StreamWarning)

@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..callers import warn
-from ..estimators._stream_batches import StreamWarning
+from ..estimators._stream_batches import say_and_go_on
 from ..optional import import_optional
 from .cells import Stamps, number_of
 from .clock import Clock
@@ -134,7 +133,7 @@ class Subscription:
         while not self._came.empty() and len(came) < _MOST_ROWS * len(self.nodes):
             came.append(self._came.get())
         for problem in (one for one in came if isinstance(one, str)):
-            warn(f"{problem}. The watch goes on.", StreamWarning)
+            say_and_go_on(problem)
         return [one for one in came if not isinstance(one, str)]
 
     def datachange_notification(self, node, value, data):

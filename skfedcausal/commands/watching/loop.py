@@ -15,8 +15,7 @@ from datetime import UTC, datetime
 import pandas as pd
 
 from ... import inspection
-from ...callers import warn
-from ...estimators._stream_batches import StreamWarning
+from ...estimators._stream_batches import say_and_go_on
 from ...streams.clock import Clock
 from .batches import as_frame, as_record
 from .events import Incidents
@@ -214,7 +213,7 @@ class Watch:
         number = self.counts["batches"]
         self.counts["refused"] += len(rows)
         text = f"{len(rows)} rows from {rows.index[0]} on could not be judged ({type(error).__name__}: {error})"
-        warn(f"{text}: they are left out. The watch goes on.", StreamWarning)
+        say_and_go_on(f"{text}: they are left out")
         self._refused.add(number)
         self._write({"refused": number})
         if self._replays:
