@@ -21,7 +21,7 @@ def bootstrap_links(
     lengths: Lengths = None,
     n_resamples: int = 200,
     method: str = "blocks",
-    block_length: int | None = None,
+    block_length: int | str | None = None,
     confidence: float = 0.95,
     random_state: Any = None,
     n_jobs: int | None = None,
@@ -101,7 +101,7 @@ def stable_links(
     lengths: Lengths = None,
     n_resamples: int = 50,
     threshold: float = 0.75,
-    block_length: int | None = None,
+    block_length: int | str | None = None,
     random_state: Any = None,
     n_jobs: int | None = None,
 ) -> pd.DataFrame:

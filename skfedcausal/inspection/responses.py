@@ -328,7 +328,7 @@ def sensitivity(
     return long_table("step", effect.index, effect.columns, blocks)
 
 
-def aggregate_counterfactual(est: "FederatedCounterfactualEstimator", unit: str, scale: Any) -> pd.Series:
+def aggregate_counterfactual(est: "FederatedCounterfactualEstimator", unit: str | int, scale: float) -> pd.Series:
     """What a unit can answer alone: the effect of scaling the others' inputs all together.
 
     The unit knows the mean influence ``phi = sum_n B_mn mean(u_n)`` of the other units' inputs on its
