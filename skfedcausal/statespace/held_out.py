@@ -139,27 +139,11 @@ class BlockMoments:
         """Rows of all segments."""
         return float(self.n_rows.sum())
 
-    def of_columns(self, base, added):
-        """Moments of two units: one with all that is present and the past columns `base`, one with those `added`."""
-        now = positions_of(range(len(self.now)), self.now)
-        columns, edge = np.concatenate([base, added, now]).astype(int), len(base) + len(added)
-        sums = self.sums[:, columns[:, None], columns]
-        return replace(self, sums=sums, past=slices_of([len(base), len(added)]), now=(slice(edge, len(columns)),))
-
     def fit(self, base, now):
         """Coefficients (k_base, p) of present columns on some of the past, and the covariance of what is left."""
         cross = self.whole[np.ix_(base, now)]
         coefficients = np.linalg.solve(self.whole[np.ix_(base, base)], cross)
-        left = (self.whole[np.ix_(now, now)] - cross.T @ coefficients) / self.n_all
-        floor = 1e-14 + 1e-10 * np.trace(left) / len(now)
-        return coefficients, (left + left.T) / 2 + floor * np.eye(len(now))
-
-    def log_gain(self, effect, causes):
-        """By how much the log determinant of what is left of a unit falls with the past of others, in the whole."""
-        now, both = positions_of([effect], self.now), positions_of([effect, *causes], self.past)
-        alone = positions_of([effect], self.past)
-        without, left = (np.linalg.slogdet(self.fit(base, now)[1])[1] for base in (alone, both))
-        return without - left
+        return coefficients, _floored((self.whole[np.ix_(now, now)] - cross.T @ coefficients) / self.n_all)
 
     def chosen(self, effect, price=None):
         """Other units whose past matters for a unit: forward selection, in the order in which they came.
@@ -252,6 +236,70 @@ class BlockMoments:
             for j, coefficients in zip(chosen, u.mean(axis=0), strict=True):
                 carried[j] = coefficients
         return out, carried
+
+
+class FullRegression:
+    """Regression of the only present unit on the first `k` columns of the past, in the whole and less every segment.
+
+    What any of its columns or further ones tell comes from one inverse for each, not from a regression of its own.
+    """
+
+    def __init__(self, moments, k):
+        self._moments, self._k, self._p, whole = moments, k, moments.now[0].start, moments.whole
+        self._of_whole = np.linalg.inv(whole[:k, :k])
+        self._in_whole = self._of_whole @ whole[:k, self._p :]
+        self._news = whole[self._p :, self._p :] - whole[self._p :, :k] @ self._in_whole
+
+    @cached_property
+    def _inverse(self):
+        return np.linalg.inv(self._moments.others[:, : self._k, : self._k])
+
+    @cached_property
+    def _coefficients(self):
+        return self._inverse @ self._moments.others[:, : self._k, self._p :]
+
+    @cached_property
+    def _left(self):
+        """Products of all columns of a segment with what is left of it."""
+        g = self._moments.sums
+        return g[:, :, self._p :] - g[:, :, : self._k] @ self._coefficients
+
+    def log_gain(self, columns):
+        """By how much the log determinant of the news in the whole falls with some columns."""
+        without, left = (np.linalg.slogdet(_floored(news))[1] for news in (self._without(columns), self._news))
+        return without - left
+
+    def gains_of(self, columns):
+        """Share of the news that some of the columns tell beyond the other ones, in every segment."""
+        M, at = self._inverse, columns[:, None]
+        change = M[:, :, columns] @ np.linalg.solve(M[:, at, columns], self._coefficients[:, columns])
+        saved = 2 * self._left[:, : self._k] + self._moments.sums[:, : self._k, : self._k] @ change
+        return self._shares(change, saved, self._without(columns))
+
+    def gains_beyond(self, columns):
+        """The same of some further columns beyond all of them."""
+        G, g, k, p, at = self._moments.others, self._moments.sums, self._k, self._p, columns[:, None]
+        H = self._inverse @ G[:, :k, columns]
+        of_rest, ht = G[:, at, columns] - G[:, columns, :k] @ H, H.transpose(0, 2, 1)
+        u = np.linalg.solve(of_rest, G[:, columns, p:] - ht @ G[:, :k, p:])
+        change = np.concatenate([-H @ u, u], axis=1)
+        both = np.concatenate([np.arange(k), columns])
+        saved = 2 * self._left[:, both] - g[:, both[:, None], both] @ change
+        return self._shares(change, saved, self._news)
+
+    def _without(self, columns):
+        of_columns = self._in_whole[columns]
+        return self._news + of_columns.T @ np.linalg.solve(self._of_whole[columns[:, None], columns], of_columns)
+
+    def _shares(self, change, saved, news):
+        white = np.linalg.pinv(_floored(news / self._moments.n_all), rcond=1e-10, hermitian=True)
+        return np.einsum("ij,bki,bkj->b", white, change, saved) / self._moments.n_rows
+
+
+def _floored(covariance):
+    """A covariance, symmetric and not singular."""
+    floor = 1e-14 + 1e-10 * np.trace(covariance) / len(covariance)
+    return (covariance + covariance.T) / 2 + floor * np.eye(len(covariance))
 
 
 def _by_width(slices):

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from skfedcausal.statespace.episodes import lag_covariances
-from skfedcausal.statespace.held_out import BlockMoments, LaggedRows, huber_weights, same_row_shares
+from skfedcausal.statespace.held_out import (
+    BlockMoments,
+    FullRegression,
+    LaggedRows,
+    huber_weights,
+    same_row_shares,
+)
 
 SLICES = (slice(0, 2), slice(2, 3), slice(3, 5))
 
@@ -56,6 +62,24 @@ def test_gains_are_those_of_regressions_on_the_other_stretches(others, weighted)
     for k, cause in enumerate([0, 2]):
         # the ridge is a millionth of a column's sum of squares
         np.testing.assert_allclose(found[k], brute(rows, 1, others, cause, 8, weight), rtol=1e-4, atol=1e-6)
+
+
+def test_what_columns_of_one_regression_tell_is_that_of_two_fits_in_every_stretch():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(400, 8))
+    now = X[:, :6] @ rng.normal(size=(6, 2)) + rng.normal(size=(400, 2))
+    rows = LaggedRows(
+        np.hstack([X, now]), (slice(0, 2), slice(2, 5), slice(5, 8)), (slice(8, 10),), (0,), np.arange(400)
+    )
+    regression = FullRegression(rows.moments(8), 5)
+    without, beyond = replace(rows, past=rows.past[:2]), replace(rows, past=(slice(0, 5), slice(5, 8)))
+    # the ridge is a millionth of a column's sum of squares
+    close = {"rtol": 1e-5, "atol": 1e-6}
+    np.testing.assert_allclose(regression.gains_of(np.arange(2, 5)), brute(without, 0, [], 1, 8), **close)
+    np.testing.assert_allclose(regression.gains_beyond(np.arange(5, 8)), brute(beyond, 0, [], 1, 8), **close)
+    left = [now - base @ np.linalg.lstsq(base, now, rcond=None)[0] for base in (X[:, :2], X[:, :5])]
+    both, alone = (np.linalg.slogdet(of.T @ of)[1] for of in left[::-1])
+    assert regression.log_gain(np.arange(2, 5)) == pytest.approx(alone - both, rel=1e-5)
 
 
 def test_rows_less_inputs_are_residuals_of_a_regression_on_them():

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, chdtri, stdtrit
 
-from ...statespace.held_out import LOCAL, N_LAGS, LaggedRows
+from ...statespace.held_out import LOCAL, N_LAGS, FullRegression, LaggedRows
 from ...statespace.partition import positions_of, slices_of
 from ..estimation.evidence import holm
 from .grades import (
@@ -38,6 +38,7 @@ _CHANCE = 0.05  # of any unit that enters a regression of none
 _CHANCE_OF_PRODUCTS = 0.01  # the same of products
 _MOST_PRODUCTS = 8  # of an effect
 _MOST_COLUMNS = 640  # of all units: more would take minutes
+_SURE = stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT)  # standard errors of a trimmed mean over the stretches
 _RIDGE, _LEAST = 1e-6, 1e-10  # share of a column's sum of squares, and of one that does not move
 
 
@@ -69,7 +70,12 @@ class _Found(NamedTuple):
     noise: float = 0.0  # what estimating the coefficients costs
     strength: float = 0.0
     same_row: float = 0.0
-    whole: np.ndarray | None = None  # gains by all that the cause tells
+    whole: np.ndarray | None = None  # gains by all that the cause tells, where asked for
+
+    @property
+    def is_large(self):
+        """Whether the gains of both specifications are surely no negligible ones, as those of an influence are."""
+        return all(gain - _SURE * error > NEGLIGIBLE for gain, error in map(trimmed, (self.recorded, self.local)))
 
 
 class Bends(NamedTuple):
@@ -118,7 +124,7 @@ class Bent(NamedTuple):
         return found
 
 
-def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=()):
+def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None):
     """What curves of all units tell of each other.
 
     Parameters
@@ -133,8 +139,8 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=()):
         Inputs: what lines and, of a few, curves of them tell is no news.
     alpha : float, default=0.05
         Chance of any link that is none, over all pairs.
-    told : set of (int, int)
-        Pairs (effect, cause) that lines tell of.
+    told : dict of (int, int) to float
+        Pairs (effect, cause) that lines tell of, with the share of their news in the same row.
 
     Returns
     -------
@@ -147,8 +153,13 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=()):
             np.hstack([known, *Bent.of(known)(known, [slice(0, known.shape[1])])]) if few else known, N_LAGS
         )
     regressions = _Regressions(rows, slices)
+    told = told or {}
     asked = [[cause for effect, cause in told if effect == unit] for unit in range(len(slices))]
-    found = {(unit, cause): of for unit in range(len(slices)) for cause, of in regressions.of_effect(unit, asked[unit])}
+    found = {
+        (unit, cause): of
+        for unit in range(len(slices))
+        for cause, of in regressions.of_effect(unit, asked[unit]).items()
+    }
     return _told(found, len(slices), alpha, told)
 
 
@@ -178,7 +189,7 @@ class _Regressions:
         return LaggedRows(np.hstack([*past, *now]), *ends, self.lagged.starts, self.lagged.at)
 
     def of_effect(self, effect, asked):
-        """Causes whose curves may matter for a unit, and what was `_Found` of them and of the ones `asked` for."""
+        """`_Found` of the causes whose curves may matter for a unit, and of the ones `asked` for if curves tell."""
         now, n_pairs = self.now[:, self.slices[effect]], self.n_units * (self.n_units - 1)
         units = self.moments.chosen(effect, lambda width: chdtri(width, _CHANCE / n_pairs))
         products = self._products(np.hstack([self.past[unit] for unit in (effect, *units)]), now)
@@ -190,15 +201,19 @@ class _Regressions:
         rows = self._rows(
             [*past, *(self.present[unit] for unit in units), *(self.lags[unit] for unit in beside)], [now]
         )
-        model, is_bent = _Model(rows, len(past), now.shape[1]), False
-        for k, cause in enumerate(units):
-            with_it = 1 + len(units) + np.flatnonzero((ends == cause).any(axis=1))
-            found = model.found(1 + k, self.lags[cause].shape[1], with_it, len(past) + k)
-            is_bent |= found.p_value < _CHANCE / n_pairs
-            yield cause, found
-        if is_bent:
-            for k, cause in enumerate(beside):
-                yield cause, _Found(whole=model.gains([], [len(past) + len(units) + k]))
+        model = _Model(rows, len(past), now.shape[1])
+        own = [[1 + k, *(1 + len(units) + np.flatnonzero((ends == unit).any(axis=1)))] for k, unit in enumerate(units)]
+        found = {
+            unit: model.found(of, self.lags[unit].shape[1], len(past) + k, _CHANCE / (self.n_units - 1))
+            for k, (unit, of) in enumerate(zip(units, own, strict=True))
+        }
+        if any(of.p_value < _CHANCE / n_pairs and of.is_large for of in found.values()):
+            for unit, of in zip(units, own, strict=True):
+                if unit in asked:
+                    found[unit] = found[unit]._replace(whole=model.told_by(of))
+            for k, unit in enumerate(beside):
+                found[unit] = _Found(whole=model.told_by([len(past) + len(units) + k]))
+        return found
 
     def _products(self, base, now):
         """Products of states of two units that matter beside a base, one after the other, as places in `pairs`."""
@@ -233,38 +248,36 @@ class _Model:
     """Regression of an effect on units, products, and the same row of the units: `rows` with one slice for each."""
 
     def __init__(self, rows, n_past, width):
-        self.rows, self.width = rows, width
-        self.past = positions_of(range(n_past), rows.past)
-        self.recorded = rows.moments(N_BLOCKS)
+        self.rows, self.width, self.n_past = rows, width, n_past
+        self.recorded = self._regression(rows)
 
-    def found(self, unit, n_lagged, products, present):
-        """What was found of the unit in one slice, `n_lagged` columns of which are lines, with some products."""
-        own = positions_of([unit], self.rows.past)
-        bends = np.concatenate([own[n_lagged:], positions_of(products, self.rows.past)]).astype(int)
-        base = np.setdiff1d(self.past, bends)
-        of_bends, n_rows = self.recorded.of_columns(base, bends), len(self.rows.values)
-        likelier = of_bends.log_gain(0, [1]) * (n_rows - len(self.past) - 1)
-        p_value, noise = chdtrc(len(bends) * self.width, likelier), len(bends) * self.width / n_rows
-        whole = self.gains([unit, *products], [unit, *products])
-        if p_value > _CHANCE:
-            return _Found(p_value, whole=whole)
-        local, same = _gains(self.local.of_columns(base, bends)), max(self.gains([], [present]).mean(), 0.0)
-        strength = whole.mean() + noise + n_lagged * self.width / n_rows
-        return _Found(p_value, _gains(of_bends), local, noise, strength, same, whole)
-
-    def gains(self, without, by):
-        """Gains in every stretch by some slices beyond the past without some."""
-        base = np.setdiff1d(self.past, positions_of(without, self.rows.past))
-        return _gains(self.recorded.of_columns(base, positions_of(by, self.rows.past)))
+    def _regression(self, rows):
+        return FullRegression(rows.moments(N_BLOCKS), rows.past[self.n_past - 1].stop)
 
     @cached_property
     def local(self):
-        """Moments of rows less what moves slower than a local piece."""
-        return self.rows.around_lines(LOCAL).moments(N_BLOCKS)
+        """Regression of rows less what moves slower than a local piece."""
+        return self._regression(self.rows.around_lines(LOCAL))
 
+    def found(self, unit, n_lagged, present, limit):
+        """What was found of the unit in some slices, `n_lagged` columns of the first of which are lines.
 
-def _gains(moments):
-    return moments.gains(0, [], [1])[0][0]
+        Its gains are made where the p-value is below a limit.
+        """
+        bends, n_rows = positions_of(unit, self.rows.past)[n_lagged:], len(self.rows.values)
+        likelier = self.recorded.log_gain(bends) * (n_rows - self.rows.past[self.n_past - 1].stop - 1)
+        p_value, noise = chdtrc(len(bends) * self.width, likelier), len(bends) * self.width / n_rows
+        if p_value > limit:
+            return _Found(p_value)
+        strength = self.told_by(unit).mean() + noise + n_lagged * self.width / n_rows
+        same = max(self.told_by([present]).mean(), 0.0)
+        return _Found(p_value, self.recorded.gains_of(bends), self.local.gains_of(bends), noise, strength, same)
+
+    def told_by(self, slices):
+        """Gains in every stretch by some slices beyond the past without them."""
+        columns = positions_of(slices, self.rows.past)
+        regression = self.recorded
+        return regression.gains_of(columns) if slices[0] < self.n_past else regression.gains_beyond(columns)
 
 
 def _told(found, n_units, alpha, by_lines):
@@ -279,21 +292,24 @@ def _told(found, n_units, alpha, by_lines):
     both = [Bends(gain, error, same) for gain, error in means]
     p_adjusted, off = np.ones_like(p_value), ~np.eye(n_units, dtype=bool)
     p_adjusted[off] = holm(p_value[off])
-    sure = stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT)
-    low = np.minimum(*(one.low(sure) for one in both))
-    high = np.maximum(*(one.up(sure) + noise for one in both))
-    is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared(both, sure)
+    low = np.minimum(*(one.low(_SURE) for one in both))
+    high = np.maximum(*(one.up(_SURE) + noise for one in both))
+    is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared(both, _SURE)
     told = np.where(is_influence, "influence", "coupled").astype(object)
-    told[(p_adjusted > alpha) | (low <= 0)] = ""
-    strength, evidence = np.maximum(strength, low), 2 * np.arcsinh(both[0].gain / both[0].error)
+    is_shared = high < same  # what they share in the same row may leave all of it in a later one
+    told[(p_adjusted > alpha) | (low <= 0) | is_shared] = ""
+    for pair, shared in by_lines.items():
+        if told[pair] and low[pair] <= shared:
+            told[pair] = "coupled"
+    evidence = np.where(is_shared, -np.inf, 2 * np.arcsinh(both[0].gain / both[0].error))
     is_explained = np.zeros_like(off)
     for effect, cause in by_lines:
         whole = of_pairs[effect][cause].whole
-        if whole is not None and told[effect].any() and not told[effect, cause]:
+        if whole is not None and (told[effect] == "influence").any() and not told[effect, cause]:
             gain, error = trimmed(whole)
-            if gain <= sure * error:
+            if gain <= _SURE * error:
                 is_explained[effect, cause], evidence[effect, cause] = True, 2 * np.arcsinh(gain / error)
-    return Curves(told, p_value, p_adjusted, strength, low, high, same, evidence, is_explained)
+    return Curves(told, p_value, p_adjusted, np.maximum(strength, low), low, high, same, evidence, is_explained)
 
 
 def _centred(columns):
@@ -306,16 +322,17 @@ def _centred(columns):
 def with_curves(links, record, alpha):
     """A table of links with what curves tell where lines tell less; p-values are then those of curves beyond the line.
 
-    "influence" stands, with what curves add to its evidence; a pair that a driver explains as well is coupled at most.
-    What a line was told for and curves of other units tell as well is open. Nothing is asked of records that cannot be
-    graded, or of too many columns.
+    "influence" stands, with what curves add to its evidence; a pair that a driver explains as well is coupled at most,
+    and so is one that lines call coupled if curves tell no more than what the two share in the same row. What a line
+    was told for is open where curves of other units tell it as well and one of these is an influence. Nothing is asked
+    of records that cannot be graded, or of too many columns.
     """
     few = record.partition.n_states * (N_LAGS + len(_KINKS) + len(_STEPS)) <= _MOST_COLUMNS
     if not few or not can_be_graded(record):
         return links
     table, place = links.copy(), {name: k for k, name in enumerate(record.names)}
-    straight = told_links(links[links["kind"] == "state"])
-    pairs = {(place[effect], place[cause]) for effect, cause in zip(straight["effect"], straight["cause"], strict=True)}
+    straight = told_links(links[links["kind"] == "state"]).itertuples()
+    pairs = {(place[link.effect], place[link.cause]): link.same_row for link in straight}
     series, slices, starts, known = rows_of(record)
     found = curves(series, slices, starts, known, alpha, pairs)
     for row, link in zip(links.index, links.itertuples(), strict=True):

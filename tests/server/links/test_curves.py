@@ -93,8 +93,27 @@ def test_what_a_line_was_told_for_is_open_where_curves_of_others_tell_it():
     for t in range(1, len(h)):
         h[t] = [0.6, 0.8, 0.3] * h[t - 1] + noise[t]
         h[t, 1:] += 0.5 * h[t - 1, 0] ** 2
-    found = curves(h, slices_of([1] * 3), told={(2, 1), (2, 0)})
+    found = curves(h, slices_of([1] * 3), told={(2, 1): 0.0, (2, 0): 0.0})
     assert found.is_explained.tolist() == [[False] * 3, [False] * 3, [False, True, False]]
+
+
+def test_what_lines_call_coupled_is_an_influence_where_curves_tell_more_than_the_two_share():
+    h = chain(COUPLINGS["kink"], 2)
+    for shared, verdict in ((0.0, "influence"), (0.9, "coupled")):
+        assert curves(h, slices_of([1] * 4), told={(1, 0): shared}).verdict[1, 0] == verdict
+
+
+def test_what_two_units_share_in_the_same_row_is_no_curve_in_the_next():
+    rng = np.random.default_rng(7)
+    h, noise, common = np.zeros((3000, 2)), rng.normal(size=(3000, 2)), rng.normal(size=(3000, 1))
+    for t in range(1, len(h)):
+        h[t] = 0.5 * h[t - 1] + 0.7 * noise[t] + common[t]
+        h[t, 1] += 0.4 * np.abs(h[t - 1, 0])
+    found = curves(h, slices_of([1, 1]))
+    assert found.p_adjusted[1, 0] < 1e-6
+    assert found.high[1, 0] < found.same_row[1, 0]
+    assert found.verdict[1, 0] == ""
+    assert found.evidence[1, 0] == -np.inf
 
 
 def test_what_curves_of_inputs_tell_is_no_news():
