@@ -35,6 +35,7 @@ def test_every_file_that_markdown_links_to_is_there(path):
     assert [link for link in _MARKDOWN.findall(text) if not (path.parent / link).exists()] == []
 
 
+@pytest.mark.medium
 def test_every_page_that_a_docstring_or_a_script_links_to_is_there():
     labels = re.findall(r"^\.\. _([\w ]+):$", "\n".join(path.read_text() for path in DOCS.glob("*.rst")), re.MULTILINE)
     lost = []
@@ -56,6 +57,7 @@ def test_every_download_of_a_page_is_there():
     assert lost == []
 
 
+@pytest.mark.medium
 def test_nothing_is_misspelt():
     pytest.importorskip("codespell_lib", reason="codespell comes with the extra docs")
     command = [sys.executable, "-m", "codespell_lib", "--ignore-words-list", "worstcase", *map(str, _TEXTS)]
