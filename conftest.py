@@ -54,13 +54,21 @@ def pytest_fixture_setup(fixturedef, request):
 # A test that takes more than 0.2 seconds of processor time is marked medium, a long simulation slow. Examples in
 # docstrings and pages have no place for a mark: these files have such ones.
 MEDIUM_EXAMPLES = {
+    "docs/cannot_tell.rst",
+    "docs/data.rst",
     "docs/first_steps.rst",
+    "docs/leaves.rst",
     "docs/nonlinear.rst",
     "docs/parts.rst",
     "docs/privacy.rst",
-    "docs/rca.rst",
+    "docs/protection.rst",
+    "docs/read_incident.rst",
+    "docs/read_link.rst",
+    "docs/read_whatif.rst",
+    "docs/reports.rst",
     "docs/scale.rst",
     "docs/validity.rst",
+    "docs/year.rst",
     "skfedcausal/client/extended_kalman.py",
     "skfedcausal/datasets/_causrca.py",
     "skfedcausal/datasets/_exports.py",

@@ -54,7 +54,7 @@ html_theme_options = {
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
 }
-html_sidebars = {"index": [], "whats_new": [], "which_tool": []}
+html_sidebars = {"index": [], "whats_new": []}
 html_show_sourcelink = False
 
 # The Tennessee Eastman example runs only where its records are: nothing is downloaded.

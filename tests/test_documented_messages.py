@@ -1,4 +1,4 @@
-"""The errors and warnings that the user guide quotes are the ones users get."""
+"""The errors and warnings that the guide quotes are the ones users get."""
 
 import re
 import warnings
@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer
 
-_GUIDE = Path(__file__).parent.parent / "docs" / "data.rst"
+_GUIDE = Path(__file__).parent.parent / "docs" / "errors.rst"
 
 
 def _words(text):
