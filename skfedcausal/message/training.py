@@ -15,6 +15,7 @@ from .states import Acknowledgement
 _PREDICTED = "states predicted with the present correction"
 _FILTERED = "states by the unit's own filter"
 _CONSTANT = "constant of the correction"
+_INFLUENCES = "what stretches of the record add to the blocks"
 _LOSS, _CHANGE = "loss", "largest change of a parameter"
 
 
@@ -269,6 +270,8 @@ class BlockRow(Message, op="blocks", answer=CorrectionMoments):
         Client loss, server loss and penalty at the solution.
     constant : ndarray of shape (n_states,) or None
         phi at the solution.
+    influences : ndarray of shape (n_stretches, n_states * k) or None
+        What every stretch of the record adds to the blocks, column by column.
 
     Examples
     --------
@@ -282,6 +285,44 @@ class BlockRow(Message, op="blocks", answer=CorrectionMoments):
     blocks: np.ndarray = wire("numbers p k", "influence of the other units")
     losses: ArrayOrNone = wire("numbers 3", "losses at the solution", default=None)
     constant: ArrayOrNone = wire("numbers p", _CONSTANT, default=None)
+    influences: ArrayOrNone = wire("numbers b r", _INFLUENCES, default=None)
+
+
+class Influences(Message, op="influences"):
+    """What stretches of the unit's record add to its blocks.
+
+    Attributes
+    ----------
+    influences : ndarray of shape (n_stretches, n_states * k) or None
+        Of every stretch on the blocks, column by column; None if the record is too short.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message.training import Influences
+    >>> Influences.from_packet(Influences(np.zeros((20, 6))).to_packet()).influences.shape
+    (20, 6)
+    """
+
+    influences: ArrayOrNone = wire("numbers b r", _INFLUENCES, default=None)
+
+
+class InfluencesRequest(Message, op="ask influences", answer=Influences):
+    """Asks, after training on moments, how far stretches of the record move the blocks of this unit.
+
+    Attributes
+    ----------
+    n_rounds : int
+        After so many rounds that started from zero; 0 stands for the limit.
+
+    Examples
+    --------
+    >>> from skfedcausal.message.training import InfluencesRequest
+    >>> InfluencesRequest.from_packet(InfluencesRequest(200).to_packet()).n_rounds
+    200
+    """
+
+    n_rounds: int = wire("count", "rounds that training took, 0 for its limit", least=0)
 
 
 ANSWERS: dict[str, type[Message]] = {  # messages of a unit in each mode

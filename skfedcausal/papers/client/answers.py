@@ -11,6 +11,8 @@ from ...message.states import Acknowledgement
 from ...message.training import (
     BlockRow,
     GradientReply,
+    Influences,
+    InfluencesRequest,
     LossAnswer,
     LossRequest,
     NetworkPlan,
@@ -93,6 +95,13 @@ def train(unit, received, state, round):
     advanced, message = before.advanced(received)
     state = {**state, "training": advanced, "before": before, "round": round}
     return _noised(unit, message, state), state
+
+
+@handles(InfluencesRequest)
+def influences(unit, request, state, round):
+    """How far stretches of the record move what training ended at."""
+    training = _training(state, request, UnitTraining).with_influences(request.n_rounds or None)
+    return Influences(training.of_blocks), {**state, "training": training, "before": training, "round": round}
 
 
 @handles(TrainingEnd)

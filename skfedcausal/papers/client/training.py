@@ -2,6 +2,7 @@
 
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -31,6 +32,7 @@ from ..numerics.descent import (
     parameter_update,
     risen,
 )
+from ..numerics.errors import Stretches, covariance, influences, stretches
 from ..numerics.fixed_point import fixed_point, from_delta, recurrence
 
 
@@ -63,6 +65,8 @@ class UnitTraining:
     n_moves: int = 0
     change: float = 1.0
     fitted: LinearAugmenter | None = None  # with the features that theta is multiplied with, if any
+    stretches: Stretches | None = None  # of the record, where the others' states are known and it is long enough
+    influences: np.ndarray | None = None  # of these on what training ends at, (n_stretches, s)
 
     # -- before training ---------------------------------------------------------------------------------
 
@@ -128,11 +132,12 @@ class UnitTraining:
         relays = plan.mode in ("moments", "stationary")
         if relays != (plan.drivers is not None):
             raise PacketError(f"A plan for training by {plan.mode} {'needs' if relays else 'has no'} drivers.")
-        problem = self.problem
+        problem, parts = self.problem, None
         if relays:
             check_shape("drivers", plan.drivers, (len(self.series.filtered), plan.drivers.shape[1]))
             settings = {"n_inputs": plan.n_inputs, "constant": self.constant is not None, "xi": plan.xi}
-            problem = _problem(self.model, self.series, self.residuals, plan.drivers, **settings)
+            problem_of = partial(_problem, self.model, self.series, self.residuals, plan.drivers, **settings)
+            problem, parts = problem_of(), stretches(problem_of, len(self.residuals))
         rates = _rates(problem, plan.rates, plan.ridge)
         warm_up = divide = None
         if plan.warm_up:
@@ -141,7 +146,8 @@ class UnitTraining:
             divide = correction_divisor(
                 problem.transition, problem.moments[:d, :d], warm_up.rates.server[:, :1], plan.xi
             )
-        return replace(self, problem=problem, rates=rates, mode=plan.mode, warm_up=warm_up, divide=divide)
+        sizes = {"rates": rates, "mode": plan.mode, "warm_up": warm_up, "divide": divide}
+        return replace(self, problem=problem, stretches=parts, **sizes)
 
     # -- rounds ------------------------------------------------------------------------------------------
 
@@ -277,9 +283,23 @@ class UnitTraining:
         """Training at its fixed point from the start, and the blocks that belong to it."""
         delta = fixed_point(recurrence(self.problem, self.rates))
         parameters, blocks = from_delta(self.problem, delta)
-        done = replace(self, parameters=parameters)
+        done = replace(self, parameters=parameters).with_influences()
         at = losses(self.problem, done.products(blocks))
-        return done, BlockRow(blocks, np.array([at.client, at.server, at.penalty], dtype=float), done.constant)
+        sizes = np.array([at.client, at.server, at.penalty], dtype=float)
+        return done, BlockRow(blocks, sizes, done.constant, done.of_blocks)
+
+    def with_influences(self, n_rounds=None):
+        """Training with the influences of stretches of the record on what it ended at, after rounds or at the limit."""
+        if self.stretches is None:
+            return self
+        found = influences(self.stretches, self.problem, self.rates, n_rounds)
+        return replace(self, influences=found if np.isfinite(found).all() else None)
+
+    @property
+    def of_blocks(self):
+        """Influences on the blocks, (n_stretches, n_states * n_drivers), None if they are not known."""
+        n_blocks = len(self.parameters) * self.problem.n_drivers
+        return None if self.influences is None else np.ascontiguousarray(self.influences[:, :n_blocks])
 
     # -- after training ----------------------------------------------------------------------------------
 
@@ -301,13 +321,18 @@ class UnitTraining:
         fitted.phi_ = np.zeros(len(self.parameters)) if self.constant is None else self.constant
         fitted.coef_ = self.model.A @ fitted.theta_
         fitted.n_features_in_ = self.theta.shape[1] if self.fitted is None else self.fitted.n_features_in_
+        if self.influences is not None:
+            own = self.influences[:, self.problem.n_drivers * len(self.parameters) :]
+            spread = np.sqrt(np.diag(covariance(own))).reshape(self.parameters.shape, order="F")
+            d = self.problem.n_outputs
+            vars(fitted).update(theta_stderr_=spread[:, :d], phi_stderr_=spread[:, d:].sum(axis=1))
         return fitted
 
 
-def _problem(model, series, residuals, drivers, **settings):
-    """What a unit minimises over the pairs of time steps of its record, driven by series (n_samples, n_drivers)."""
-    before = series.rows - 1
-    return augmented_problem(model.A, model.C, series.seen[before], drivers[before], residuals, **settings)
+def _problem(model, series, residuals, drivers, pairs=slice(None), **settings):
+    """What a unit minimises over pairs of time steps of its record, driven by series (n_samples, n_drivers)."""
+    before = series.rows[pairs] - 1
+    return augmented_problem(model.A, model.C, series.seen[before], drivers[before], residuals[pairs], **settings)
 
 
 def _input_level(model, inputs):

@@ -91,15 +91,19 @@ def fixed_point(recurrence, start=None):
     """
     B = np.eye(len(recurrence.H)) - recurrence.H
     start = np.zeros(len(B)) if start is None else start
-    drive = recurrence.J - B @ start
+    step, has_limit = group_solution(B, recurrence.J - B @ start)
+    if not has_limit:
+        raise ValueError("Training has no fixed point: a direction in which the losses are flat is driven without end.")
+    return start + step
+
+
+def group_solution(B, drive):
+    """``B^# drive`` with the group inverse, of a vector or columns (s, ...), and whether it solves ``B x = drive``."""
     if np.linalg.cond(B, 1) < _WELL_POSED:
-        return start + np.linalg.solve(B, drive)
+        return np.linalg.solve(B, drive), True
     left, values, right = np.linalg.svd(B)
     rank = int(np.count_nonzero(values > _RANK * values[0]))
     F, G = left[:, :rank] * values[:rank], right[:rank]
     core = G @ F
-    middle = np.linalg.solve(core, np.linalg.lstsq(core, G @ drive, rcond=None)[0])
-    step = F @ middle
-    if np.linalg.norm(B @ step - drive) > 1e-6 * np.linalg.norm(drive):
-        raise ValueError("Training has no fixed point: a direction in which the losses are flat is driven without end.")
-    return start + step
+    step = F @ np.linalg.solve(core, np.linalg.lstsq(core, G @ drive, rcond=None)[0])
+    return step, bool(np.linalg.norm(B @ step - drive) <= 1e-6 * np.linalg.norm(drive))

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import block_diag
 
-from ...server.links.grades import with_grades
 from ...server.links.tables import COLUMNS
 from ...server.prediction import PlantFilter
 from ...statespace.geweke import geweke_measures
@@ -60,6 +59,14 @@ class ServerPrediction(_AnyPlantFilter):
         return carried if exogenous is None else carried + exogenous
 
 
+def unit_scales(plant, A, B, Q):
+    """Matrices (n, n) and (n + k, n + k) that take ``[A, B]`` to states and inputs of unit variance, by both sides."""
+    scaled = B * plant.inputs[2]
+    roots = _state_scales(plant.states, A, Q + scaled @ scaled.T)
+    left = block_diag(*(np.linalg.inv(root) for root in roots))
+    return left, block_diag(*roots, np.diag(plant.inputs[2]))
+
+
 def untested_links(plant, A, B, Q, information):
     """Table of all ordered pairs without evidence, of a plant A (n, n), B (n, k), Q (n, n).
 
@@ -91,7 +98,7 @@ def untested_links(plant, A, B, Q, information):
     }
     nothing["because"] = "training by gradients tests no links"
     nothing |= dict.fromkeys(("delay", "delay_low", "delay_high"), np.nan)
-    return with_grades(table.assign(**nothing)[list(COLUMNS)], None, plant.names)
+    return table.assign(**nothing)[list(COLUMNS)]
 
 
 def _state_scales(partition, A, Q):

@@ -18,17 +18,29 @@ from ...bases import BaseEstimator
 from ...callers import warn
 from ...message.requests import Acknowledgement, Ask
 from ...message.states import EffectReply, SmoothedReply, StateMessage
-from ...message.training import ANSWERS, LocalModel, TrainingEnd, TrainRequest, later_answer
+from ...message.training import (
+    ANSWERS,
+    Influences,
+    InfluencesRequest,
+    LocalModel,
+    TrainingEnd,
+    TrainRequest,
+    later_answer,
+)
 from ...server.dynamics import Plant as LearnedPlant
 from ...server.effects import ErrorsOfOneLag
 from ...server.joint import JointRecord
+from ...server.links.grades import with_grades
+from ...server.links.intervals import check_confidence
 from ...server.plant import smoothed_replies
 from ...server.prediction import InputDrive, OperatingPoint
 from ...statespace.inputs import input_response
 from ...statespace.matrices import spectral_radius
 from ...versioned import Versioned
+from ..numerics.errors import ENOUGH_ROWS
 from . import rounds
-from .answers import ServerPrediction, untested_links
+from .answers import ServerPrediction, unit_scales, untested_links
+from .errors import Spread, families, tested
 from .options import Rates, StopRule, Trained
 from .state import Plant, Training
 from .step_sizes import VARIANTS, choose_sizes, load
@@ -97,8 +109,11 @@ class GradientServer(Trained, Versioned, BaseEstimator):
     process_cov_ : ndarray of shape (n, n)
         The units' own, block diagonal.
     links_ : DataFrame
-        One row per ordered pair (and kind, with inputs). Training gives no test of a block, so `p_value` is
-        1 and the verdict "cannot tell" throughout.
+        One row per ordered pair (and kind, with inputs). With ``exchange="moments"`` or ``solve="stationary"``, on 200
+        rows at least, `stderr` and `p_value` (adjusted by Holm's rule) are about what training ends at, and verdicts
+        are by held-out gains of the relayed states; else `p_value` is 1 and the verdict "cannot tell".
+    transition_stderr_, input_stderr_ : ndarray of shape (n, n) and (n, k), or None
+        Standard errors of the elements that training ends at, zero for the units' own, NaN where a unit tells none.
     loss_history_ : DataFrame
         One row per round (or pass), columns ("client", unit) and ("server", unit); with inputs also
         ("penalty", unit), the disentanglement D, ("delta_d", unit), ``|phi_m - mean sum_n B_mn u_n|``, and
@@ -260,8 +275,21 @@ class GradientServer(Trained, Versioned, BaseEstimator):
                 replies = going.send(rounds.Received(messages, getattr(came, "skipped", frozenset())))
             except StopIteration:
                 replies = None
+        if (asked := self._influences_asked(training)) is not None:
+            told = yield Ask(dict.fromkeys(plant.names, asked), Influences, needed=0)
+            training.influences = {name: one.influences for name, one in told.items()}
         self._store(plant, training)
         return None, self._ends(plant, training)
+
+    def _influences_asked(self, training):
+        """What asks for influences after rounds on moments; None where no map from record to blocks is known."""
+        knows_moments = self.solve == "iterate" and self.exchange == "moments"
+        if not knows_moments or training.diverged or training.plant.n_pairs < ENOUGH_ROWS:
+            return None
+        if training.converged:
+            return InfluencesRequest(0)
+        is_plain = self.constraint == "penalty" and not self.start_scale and all(training.moves)
+        return InfluencesRequest(len(training.moves)) if is_plain else None
 
     @property
     def _algorithm(self):
@@ -333,11 +361,25 @@ class GradientServer(Trained, Versioned, BaseEstimator):
         self.input_level_ = plant.inputs[0]
         self.process_cov_ = block_diag(*(model.process_cov for model in plant.models))
         self.information_ = block_diag(*(model.information for model in plant.models))
+        self.n_samples_ = plant.n_samples
         self.loss_history_ = _history(plant.names, training, float(self.xi))
         self.n_iter_ = len(training.client)
         self.converged_, self.diverged_ = training.converged, training.diverged
-        self.links_ = untested_links(plant, self.transition_, self.input_, self.process_cov_, self.information_)
+        self._store_links(plant, training)
         self._warn_of(training)
+
+    def _store_links(self, plant, training):
+        """The table of links, tested where influences of stretches on the blocks are known."""
+        matrices = self.transition_, self.input_, self.process_cov_
+        links = untested_links(plant, *matrices, self.information_)
+        self.spread_ = Spread.of(plant, training.influences)
+        if self.spread_ is None:
+            self.tests_, self.links_ = {}, with_grades(links, None, plant.names)
+            return
+        learned, scales = np.hstack(matrices[:2]), unit_scales(plant, *matrices)
+        kinds = families(plant)
+        self.tests_ = {kind: self.spread_.estimates(learned, *scales, family) for kind, family in kinds.items()}
+        self.links_ = tested(links, self.tests_, plant)
 
     @property
     def plant_(self) -> Any:
@@ -373,6 +415,46 @@ class GradientServer(Trained, Versioned, BaseEstimator):
         warn(problem, ConvergenceWarning)
 
     # -- answers -----------------------------------------------------------------------------------------
+
+    @property
+    def transition_stderr_(self) -> Any:
+        """Standard errors of the elements of `transition_` as the limit of training, None where none are known."""
+        return None if self.spread_ is None else self.spread_.stderr[:, : len(self.transition_)]
+
+    @property
+    def input_stderr_(self) -> Any:
+        """The same of `input_`."""
+        return None if self.spread_ is None else self.spread_.stderr[:, len(self.transition_) :]
+
+    def link_intervals(self, confidence: float = 0.95, *, geweke: bool = False) -> pd.DataFrame:
+        """Intervals of the strength of the blocks that training ends at.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+        geweke : bool, default=False
+            There are none of Geweke's measure.
+
+        Returns
+        -------
+        DataFrame
+            See :func:`~skfedcausal.inspection.link_intervals`. Of blocks whose errors are not known they are as wide as
+            can be.
+
+        Raises
+        ------
+        ValueError
+            If no errors are known, or intervals of Geweke's measure are asked for.
+        """
+        check_confidence(confidence)
+        if geweke:
+            raise ValueError("Got geweke=True; training by gradients has intervals of strengths alone.")
+        if "state" not in self.tests_:
+            raise ValueError(
+                "Errors of blocks need moments of a unit's measurements with the others' states, of 200 rows at least: "
+                "fit with GradientServer(exchange='moments') or GradientServer(solve='stationary')."
+            )
+        return self.tests_["state"].intervals(self.names_, self.partition_.pairs, self.n_samples_, confidence)
 
     def filter(self, messages: Mapping[str, StateMessage]) -> ServerPrediction:
         """The server's model over a record: the units' own filters and its prediction from their states.

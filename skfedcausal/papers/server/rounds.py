@@ -117,6 +117,7 @@ def moments_rounds(plant, choose, training, limits):
             for name, own, columns in zip(plant.names, slices, drivers, strict=True)
         }
         training.blocks = training.blocks - moving(plant, received.skipped, turn)
+        training.moves.append(not received.skipped)
         received = yield replies
 
 
@@ -127,6 +128,7 @@ def stationary_round(plant, choose, training, limits):
     rows = plant.in_order(received.messages, "blocks", plant.block_shapes)
     for row, own, columns in zip(rows, plant.states.slices, plant.drivers, strict=True):
         training.blocks[own, columns] = row.blocks
+    training.influences = {name: row.influences for name, row in received.messages.items()}
     training.record(*np.array([row.losses for row in rows]).T, rows)
     training.converged = not training.diverged
 

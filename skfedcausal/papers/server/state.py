@@ -110,6 +110,8 @@ class Training:
     server: list = field(default_factory=list)
     penalty: list = field(default_factory=list)
     gap: list = field(default_factory=list)  # delta_d
+    moves: list = field(default_factory=list)  # of the blocks, whether all rows moved
+    influences: dict = field(default_factory=dict)  # of stretches of the record on the units' blocks, by unit
     largest_rates: Any = None  # table of step sizes that are sure to converge, by unit
     converged: bool = False
     diverged: bool = False

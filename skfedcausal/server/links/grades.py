@@ -310,8 +310,12 @@ def grades_of(record):
 
 def can_be_graded(record):
     """Whether a record has rows, enough of them for every stretch, and not too many units."""
-    slices = record.partition.slices
-    return record.has_rows and 2 <= len(slices) <= _MOST_UNITS and record.n_samples >= fewest_rows(slices)
+    return record.has_rows and are_gradable(record.partition.slices, record.n_samples)
+
+
+def are_gradable(slices, n_rows):
+    """Whether units of some columns are not too many, and their rows enough for every stretch."""
+    return 2 <= len(slices) <= _MOST_UNITS and n_rows >= fewest_rows(slices)
 
 
 def rows_of(record):
