@@ -226,6 +226,7 @@ def read_plant(
     layout: PlantLayout | None = None,
     min_samples: int = 2,
     estimator: Any = None,
+    by_rows: bool = True,
 ) -> PlantData:
     """Read the record of a plant from any of the accepted containers.
 
@@ -271,6 +272,9 @@ def read_plant(
     estimator : estimator instance, default=None
         Where to set (`layout` is None) or check ``n_features_in_`` and ``feature_names_in_``, so
         that an estimator fitted on a dict accepts the stacked table and the other way round.
+    by_rows : bool, default=True
+        Whether arrays are brought to lie in memory row by row, as every computation on rows wants them. False leaves
+        columns of a frame where they are, without a copy.
 
     Returns
     -------
@@ -311,7 +315,7 @@ def read_plant(
     if inputs is not None and input_columns is not None:
         raise ValueError("Got both `inputs` and `input_columns`; give inputs either beside X or as columns inside X.")
     X, inputs, lengths = opened(X, inputs, lengths)
-    how = Reading(client_labels, input_columns, estimator, min_samples)
+    how = Reading(client_labels, input_columns, estimator, min_samples, by_rows)
     X = cast(Any, X).to_episodes() if hasattr(X, "to_episodes") else as_native(X)  # a PlantTable knows where it is cut
     if isinstance(X, (list, tuple)):
         X = [as_native(part) for part in X]
@@ -457,10 +461,11 @@ def _read_record(X, inputs, lengths, layout, how):
     lengths = at_gaps(index, n_samples) if lengths is None else check_lengths(lengths, n_samples)
     if index is not None:
         check_times(index, lengths)
+    laid = row_by_row if how.by_rows else tuple
     return PlantData(
         layout=full_layout,
-        outputs=row_by_row(outputs),
-        inputs=row_by_row(inputs_inside if inputs_beside is None else inputs_beside),
+        outputs=laid(outputs),
+        inputs=laid(inputs_inside if inputs_beside is None else inputs_beside),
         index=index,
         lengths=lengths,
     )

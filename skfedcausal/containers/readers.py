@@ -39,6 +39,7 @@ class Reading:
     input_columns: Any
     estimator: Any
     min_samples: int
+    by_rows: bool = True
 
 
 def read_table(X, layout, how):

@@ -60,7 +60,7 @@ def tag_series(export, dialect, where):
     if {"tag", "value"} <= set(roles := _roles(table)):
         found = _long(table, times, roles, dialect, where)
     else:
-        found = _wide(table, on_one_clock(times, None, dialect.tz, where), dialect, where)
+        found = _wide(dict(table.items()), on_one_clock(times, None, dialect.tz, where), dialect, where)
     for text in (*said, *found.said):
         warn(f"{where}: {text}.")
     if found.texts:
@@ -82,9 +82,11 @@ def export_table(export, dialect, where, alone=True):
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
     clock = read_clock(table.index)
-    wanted = [column for column in table.columns if not _matches(column, dialect.drop)]
-    found = _wide(table[wanted], times, dialect, where, skip_texts=True, alone=alone)
-    stamps = [column for column in found.texts if times is None and _are_times(table[column])]
+    columns = {name: column for name, column in table.items() if not _matches(name, dialect.drop)}
+    n_rows = len(table)
+    del table  # a large file is in memory once: each column goes where its numbers are in the end
+    found = _wide(columns, times, dialect, where, skip_texts=True, alone=alone)
+    stamps = [column for column in found.texts if times is None and _are_times(columns[column])]
     if stamps:
         raise ValueError(
             f"Column {listed(stamps)} of {where} is no number. Is it the time? Name it: time=... (--time)."
@@ -97,9 +99,18 @@ def export_table(export, dialect, where, alone=True):
         )
     if times is None and ticks(clock.times) is not None:
         times = clock.times
-    frame = pd.DataFrame(found.series, copy=False) if found.series else pd.DataFrame(index=range(len(table)))
+    frame = _in_one_block(found.series, n_rows)
     frame = frame if times is None else frame.set_axis(times)
     return ExportTable(frame, found.texts, (*said, *found.said), clock.runs)
+
+
+def _in_one_block(series, n_rows):
+    """Frame of series, each of which is let go of once it is in the frame."""
+    names = list(series)
+    values = np.empty((len(names), n_rows))
+    for row, name in zip(values, names, strict=True):
+        row[:] = series.pop(name).to_numpy()
+    return pd.DataFrame(values.T, columns=names, copy=False)
 
 
 def _are_times(column):
@@ -143,11 +154,11 @@ def _timed(table, stamps, dayfirst, where):
     """Rows that have a time, their times, and how many there are without, which nothing is known of."""
     there = stamps.notna().to_numpy(copy=True)
     if not (pd.api.types.is_numeric_dtype(stamps) or pd.api.types.is_datetime64_any_dtype(stamps)):
-        there &= stamps.astype(str).str.strip().to_numpy() != ""
+        there &= (stamps.astype(str).str.strip() != "").to_numpy(dtype=bool)
     if len(there) and not there.any():
         raise ValueError(f"No row of {where} has a time.")
     try:
-        times = parse_times(stamps[there], dayfirst, where)
+        times = parse_times(stamps if there.all() else stamps[there], dayfirst, where)
     except ValueError:  # a line below the table says what it is
         empty = there & table.isna().all(axis=1).to_numpy()
         told = pd.to_datetime(stamps[empty], format="mixed", errors="coerce", utc=True).isna().to_numpy()
@@ -214,36 +225,36 @@ def _long(table, times, roles, dialect, where):
     for k in kept:
         if n_words[k] and found[k] not in texts:
             _note_words(table[roles["value"]][cells.words & (codes == k)], shares[k], f"{found[k]!r} of {where}", bad)
-    series = pd.Series(numbers, index=times)
+    series = pd.Series(numbers, index=times, copy=False)
     order = np.argsort(codes, kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(codes, minlength=len(found)))[:-1])
     return _Found({found[k]: series.iloc[rows[k]] for k in kept if found[k] not in texts}, tuple(texts), _told(bad))
 
 
-def _wide(table, times, dialect, where, skip_texts=False, alone=True):
-    columns = [column for column in table.columns if column and not column.startswith("Unnamed:")]
-    quality, values, texts = _quality_columns(columns), {}, []
+def _wide(columns, times, dialect, where, skip_texts=False, alone=True):
+    """Numbers of each column, which is taken out of the dict `columns` of them but where it holds texts."""
+    names = [name for name in columns if name and not name.startswith("Unnamed:")]
+    quality, values, texts = _quality_columns(names), {}, []
     bad: dict = {}
-    for tag in columns:
-        if tag in quality.values():
-            continue
+    for tag in [name for name in names if name not in quality.values()]:
         place = f"column {tag!r} of {where}"
-        if skip_texts and _is_text(table[tag], dialect.bad_values):
+        if skip_texts and _is_text(columns[tag], dialect.bad_values):
             texts.append(tag)
             continue
-        cells = _cells(table[tag], dialect.bad_values)
+        column = columns.pop(tag)
+        cells = _cells(column, dialect.bad_values)
         if cells.words.any():
             share = cells.words.sum() / (cells.words | ~np.isnan(cells.numbers)).sum()
-            _note_words(table[tag][cells.words], share, place, bad)
+            _note_words(column[cells.words], share, place, bad)
         values[tag] = cells.numbers
         if tag in quality:
-            values[tag] = np.where(is_good(table[quality[tag]], dialect, place), values[tag], np.nan)
+            values[tag] = np.where(is_good(columns[quality[tag]], dialect, place), values[tag], np.nan)
     if not values and texts and alone:
-        shown = listed([f"{tag}: {table[tag].dropna().iloc[0]}" for tag in texts], 3)
+        shown = listed([f"{tag}: {columns[tag].dropna().iloc[0]}" for tag in texts], 3)
         raise ValueError(f"No column of {where} holds numbers: {shown}. Export one number per cell, without its unit.")
     if not values and alone:
         raise ValueError(f"No tags in {where}: there is a time column and nothing else.")
-    return _Found({tag: pd.Series(own, index=times) for tag, own in values.items()}, tuple(texts), _told(bad))
+    return _Found({tag: pd.Series(own, index=times, copy=False) for tag, own in values.items()}, tuple(texts), _told(bad))
 
 
 def _note_words(words, share, where, bad):

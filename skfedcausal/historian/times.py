@@ -45,6 +45,9 @@ def parse_times(column, dayfirst, where):
         return pd.DatetimeIndex(column)
     is_number = pd.api.types.is_numeric_dtype(column)
     texts = column if is_number else column.astype(str).str.strip()
+    times = None if is_number else _of_plain_stamps(texts)
+    if times is not None:
+        return times
     numbers = pd.to_numeric(texts, errors="coerce")
     if not is_number and "," in texts.iloc[0] and numbers.isna().all():  # days of Excel with decimal commas
         numbers = pd.to_numeric(texts.str.replace(",", "."), errors="coerce")
@@ -60,6 +63,24 @@ def parse_times(column, dayfirst, where):
     options = {"dayfirst": _day_first(texts, dayfirst, where), "utc": bool(offset.any())}
     times = pd.DatetimeIndex(_read_stamps(pd.Series(stamps), options, where))[codes]
     return times + pd.to_timedelta(midnight.to_numpy().astype(int), unit="D") if midnight.any() else times
+
+
+_PLAIN = r"\d{4}-\d{2}-\d{2}[ T](?:[01]\d|2[0-3]):\d{2}(?::\d{2}(?:\.\d{1,9})?)?"  # what can be read one way only
+_BLOCK = 100_000  # rows of texts that are looked at together
+
+
+def _of_plain_stamps(texts):
+    """Times of texts such as 2026-03-01 08:00:00, a block of rows after the other; None where there are others."""
+    parts = []
+    for start in range(0, len(texts), _BLOCK):
+        block = texts.iloc[start : start + _BLOCK]
+        if not block.str.fullmatch(_PLAIN).all():
+            return None
+        try:
+            parts.append(pd.DatetimeIndex(pd.to_datetime(block, format="ISO8601")))
+        except ValueError:  # a day that is none
+            return None
+    return parts[0].append(parts[1:]) if parts else None
 
 
 _LIKE_TIMES = re.compile(r"^\s*\D{0,10}\d{1,4}[-./ ,](?:\d{1,2}|[^\W\d]{3,9})[-./ ,]+\d{1,4}\b.*")

@@ -6,9 +6,11 @@ import re
 import warnings
 from collections import Counter
 from itertools import islice
+from mmap import mmap
 from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
@@ -24,6 +26,7 @@ _BEGINNING = 1_000_000  # letters of a text in which its form is told
 _LOOKED_AT = 60  # lines by which it is told
 _SURE = 6  # of these, those that alone tell the separator where they agree
 _MOST_WORDS = 3  # lines of words below a header
+_CELLS, _FEWEST = 500_000, 250  # of a large file that are read at a time, and rows at least
 
 
 class Written(NamedTuple):
@@ -72,6 +75,7 @@ def parsed(text, where, dialect):
 
 def parsed_file(path, where, dialect):
     """As :func:`parsed` for a large file of UTF-8, of which only the table is ever in memory; None of other files."""
+    n_lines = _count_lines(path)
     with open(path, "rb") as file:
         early = file.read(_BEGINNING)
         text = _whole_lines(early)
@@ -86,9 +90,59 @@ def parsed_file(path, where, dialect):
                 warnings.simplefilter("error", pd.errors.ParserWarning)
                 warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # words among numbers are looked at later
                 source: Any = _Behind(_head(form), file)
-                return Written(pd.read_csv(source, **(how | {"low_memory": True})), form.said)
+                return Written(_in_pieces(source, form.names, n_lines, how), form.said)
         except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError):
             return None  # told or repaired where the whole text is at hand
+
+
+def _count_lines(path):
+    """Number of lines of a file."""
+    with open(path, "rb") as file:
+        return 1 + sum(block.count(b"\n") for block in iter(lambda: file.read(_BEGINNING), b""))
+
+
+def _in_pieces(source, names, most, how):
+    """Table of `most` rows at most, read a few at a time, so that its numbers are in memory once."""
+    columns: dict[str, _Column] = {}
+    for piece in pd.read_csv(source, chunksize=max(_CELLS // len(names), _FEWEST), **how):
+        for name, column in piece.items():
+            columns.setdefault(name, _Column(most)).add(column)
+    return pd.DataFrame({name: column.whole() for name, column in columns.items()}, copy=False)
+
+
+def _own_memory(n_rows, dtype):
+    """An array whose memory, if it is much, goes back to the system as soon as nobody has it."""
+    size = n_rows * dtype.itemsize
+    return np.empty(n_rows, dtype) if size < _BEGINNING else np.frombuffer(mmap(-1, size), dtype)
+
+
+class _Column:
+    """A column that comes in pieces: numbers lie in one array of `most` rows until words come, behind them pieces."""
+
+    def __init__(self, most):
+        self._most, self._filled = most, 0
+        self._numbers: Any = None
+        self._pieces: list[pd.Series] = []
+
+    def add(self, piece):
+        """Take the next piece."""
+        if self._pieces or piece.dtype.kind not in "if":
+            self._pieces.append(piece)
+            return
+        if self._numbers is None:
+            self._numbers = _own_memory(self._most, piece.dtype)
+        elif self._numbers.dtype.kind == "i" and piece.dtype.kind == "f":
+            self._numbers = self._numbers.astype(float)
+        self._numbers[self._filled : self._filled + len(piece)] = piece
+        self._filled += len(piece)
+
+    def whole(self):
+        """Values of the column."""
+        numbers = None if self._numbers is None else self._numbers[: self._filled]
+        if not self._pieces:
+            return numbers
+        first = [] if numbers is None else [pd.Series(numbers)]
+        return pd.concat([*first, *self._pieces]).array
 
 
 _MARK = b"\xef\xbb\xbf"  # of UTF-8

@@ -1,7 +1,7 @@
 """The check of a plant's record."""
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -9,9 +9,9 @@ import pandas as pd
 from ..containers.arrays import copied_tags
 from ..containers.rows import repeated_stretch, repeated_text, times_back
 from ..given import Lengths, Record
-from .home import same_columns
+from .home import fingerprint, same_columns
 from .moves import common_spikes, moves_of
-from .offsets import clock_offsets
+from .offsets import clock_offsets, most_rows
 from .record import duration, read_units
 from .report import Finding, PlantCheck, finding, sketch, unit_table
 from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
@@ -190,40 +190,75 @@ def _checked_once(unit, found, known):
 
 def _check_unit(unit, found):
     """Outages of a unit and everything about its tags; returns the table of tags."""
-    present = ~np.isnan(unit.values)
-    tags = [Tag(series, unit.breaks) for series in unit.values.T]
-    stuck = [[(tag.rows[a], tag.rows[b - 1] + 1) for a, b in frozen(tag)] for tag in tags]
-    outages, silent = gaps(present.any(axis=1), unit.breaks), _common_segments(stuck, tags)
+    present = np.zeros(len(unit.values), dtype=bool)
+    facts = []
+    for series in unit.values.T:  # a tag at a time: what is known of one takes more memory than itself
+        facts.append(_facts(series, unit.breaks))
+        present |= ~np.isnan(series)
+    outages, silent = gaps(present, unit.breaks), _common_segments(facts)
     for what, segments in (("outage", outages), ("outage: last values", silent)):
         for start, stop in segments:
             _add(found, unit, what, stop - start, rows=(start, stop))
     known, table = outages + silent, []
-    for column, tag, here, segments in zip(unit.columns, tags, present.T, stuck, strict=True):
-        period, regular = update_period(tag)
-        _check_tag(unit, column, tag, segments, known, found)
-        sparse = regular and period > 1 and here.mean() < 0.75
-        empty = [] if sparse or tag.kind == "empty" else gaps(here, unit.breaks)
-        for start, stop in empty:
+    for column, tag in zip(unit.columns, facts, strict=True):
+        _check_tag(unit, column, tag, known, found)
+        for start, stop in tag.empty:
             if not _within((start, stop), known):
                 _add(found, unit, "gap", stop - start, column=column, rows=(start, stop))
-        what, (share, spacing) = "slow" if regular else "held", straight(tag)
-        if share > 0:
-            what, period = "interpolated", float(spacing)
-        if share > 0 or period > 1:
-            _add(found, unit, what, share or period, column=column, span=unit.span(period))
-        resolution = tag.resolution if tag.kind != "empty" else 0.0
-        table.append((unit.name, column, tag.kind, resolution, period, 1 - here.mean()))
+        if tag.line > 0 or tag.period > 1:
+            _add(found, unit, tag.pace, tag.line or tag.period, column=column, span=unit.span(tag.period))
+        table.append((unit.name, column, tag.kind, tag.resolution, tag.period, tag.gaps))
     return pd.DataFrame(table, columns=["unit", "column", "kind", "resolution", "period", "gaps"])
 
 
-def _common_segments(stuck, tags):
+class _Facts(NamedTuple):
+    """What is known of a tag: its kind, segments of rows, values with their shares, and how it is updated."""
+
+    kind: str
+    resolution: float
+    held: list  # frozen segments of rows; that from the first to the last value of a tag that never moves
+    fills: list  # value, share, rows
+    limits: list  # value, share
+    empty: list  # segments of rows without a value
+    pace: str  # "slow", "held" or "interpolated" ...
+    period: float  # ... over so many rows
+    line: float  # share of rows on straight lines
+    gaps: float  # share of rows without a value
+
+
+def _facts(series, breaks):
+    """The facts about a series."""
+    tag, here = Tag(series, breaks), ~np.isnan(series)
+    held = [(tag.rows[a], tag.rows[b - 1] + 1) for a, b in frozen(tag)]
+    if tag.kind == "constant" and not _is_round(tag.values[0]):
+        held = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
+    period, regular = update_period(tag)
+    sparse = regular and period > 1 and here.mean() < 0.75
+    pace, (line, spacing) = "slow" if regular else "held", straight(tag)
+    if line > 0:
+        pace, period = "interpolated", float(spacing)
+    return _Facts(
+        tag.kind,
+        tag.resolution if tag.kind != "empty" else 0.0,
+        held,
+        [(value, share, tag.rows[tag.values == value]) for value, share in filled(tag)],
+        at_limit(tag),
+        [] if sparse or tag.kind == "empty" else gaps(here, breaks),
+        pace,
+        period,
+        line,
+        1 - here.mean(),
+    )
+
+
+def _common_segments(facts):
     """Segments in which all measured tags of a unit, two at least, are frozen together."""
-    moving = [k for k, tag in enumerate(tags) if tag.kind == "measured"]
-    if len(moving) < 2:
+    stuck = [tag.held for tag in facts if tag.kind == "measured"]
+    if len(stuck) < 2:
         return []
     common = []
-    for segment in stuck[moving[0]]:
-        others = [[s for s in stuck[k] if _overlap(s, segment) >= _SAME] for k in moving[1:]]
+    for segment in stuck[0]:
+        others = [[s for s in own if _overlap(s, segment) >= _SAME] for own in stuck[1:]]
         if all(others):
             starts, stops = zip(segment, *(own[0] for own in others), strict=True)
             common.append((min(starts), max(stops)))
@@ -241,21 +276,18 @@ def _within(segment, others):
     return any(min(segment[1], b) - max(segment[0], a) >= _SAME * length for a, b in others)
 
 
-def _check_tag(unit, column, tag, segments, known, found):
+def _check_tag(unit, column, tag, known, found):
     """Empty tags, frozen segments, fill values and limits."""
     add = partial(_add, found, unit, column=column)
-    segments = [segment for segment in segments if not _within(segment, known)]
     if tag.kind == "empty":
         add("no data", 0.0)
-    if tag.kind == "constant" and not _is_round(tag.values[0]):
-        segments = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
-    for rows in segments:
-        add("stuck", float(unit.values[rows[0], unit.columns.index(column)]), rows=rows)
-    for value, share in filled(tag):
-        rows = tag.rows[tag.values == value]
+    for rows in tag.held:
+        if tag.kind == "constant" or not _within(rows, known):
+            add("stuck", float(unit.values[rows[0], unit.columns.index(column)]), rows=rows)
+    for value, share, rows in tag.fills:
         if np.mean([any(a <= row < b for a, b in known) for row in rows]) < _SAME:
             add("fill value", value, share=share)
-    for value, share in at_limit(tag):
+    for value, share in tag.limits:
         add("clipped", value, share=share)
 
 
@@ -282,7 +314,7 @@ def _check_moves(units, tags, found):
     """Seasons, trends, shifts, modes, wandering of units, and spikes that they share."""
     spikes = {}
     for unit in units:
-        moves, spikes[unit.name] = moves_of(unit.values[:, _measured(unit, tags, found)])
+        moves, spikes[unit.name] = moves_of(unit.values, np.flatnonzero(_measured(unit, tags, found)))
         for move in moves:
             _add(found, unit, move.kind, move.value, **move.words)
     by_name = {unit.name: unit for unit in units}
@@ -306,10 +338,10 @@ def _check_sensors(units, tags, found):
 
 def _check_copies(units, found):
     """Units whose columns are those of another, whatever they are called, and tags of one unit that are of another."""
-    seen: dict[bytes, str] = {}
+    seen: dict[tuple, str] = {}
     copies = set()
     for unit in units:
-        first = seen.setdefault(np.ascontiguousarray(unit.values).tobytes(), unit.name)
+        first = seen.setdefault(tuple(fingerprint(series) for series in unit.values.T), unit.name)
         if first != unit.name:
             copies.add(unit.name)
             _add(found, unit, "same unit", 1.0, other=first)
@@ -323,7 +355,7 @@ def _check_copies(units, found):
 
 def _check_clocks(units, shared, tags, found, max_offset):
     """Offsets between the units' clocks, by unit."""
-    aligned, step = _aligned(units, shared, tags)
+    aligned, step = _aligned(units, shared)
     n_rows = len(next(iter(aligned.values())))
     if len(units) < 2 or n_rows < _LEAST_ROWS:
         return {}
@@ -333,7 +365,10 @@ def _check_clocks(units, shared, tags, found, max_offset):
             raise ValueError(f"Got max_offset={max_offset!r} for rows without times; give a number of rows.")
         wanted = int(np.ceil(pd.Timedelta(wanted) / step))
     n_lags = min(wanted, n_rows // 4)
-    offsets = clock_offsets(aligned, n_lags)
+    is_measured = tags["kind"] == "measured"
+    columns = {name: is_measured[tags["unit"] == name].to_numpy() for name in aligned}
+    recent = slice(-most_rows(n_lags), None)
+    offsets = clock_offsets({name: values[recent, columns[name]] for name, values in aligned.items()}, n_lags)
     for unit in units:
         offset = offsets[unit.name]
         if offset is not None and offset.rows:
@@ -351,19 +386,17 @@ def _add_offset(unit, offset, step, found):
     _add(found, unit, what, float(rows) if step is None else rows * step.total_seconds(), **words)
 
 
-def _aligned(units, shared, tags):
-    """Values of all units' measured tags on the same rows, and their step."""
-    is_measured = tags["kind"] == "measured"
-    measured = {unit.name: unit.values[:, is_measured[tags["unit"] == unit.name].to_numpy()] for unit in units}
+def _aligned(units, shared):
+    """Values of all units on the same rows, and their step."""
     if shared or any(unit.index is None for unit in units):
         rows = min(len(unit.values) for unit in units)
-        return {name: values[:rows] for name, values in measured.items()}, units[0].step
+        return {unit.name: unit.values[:rows] for unit in units}, units[0].step
     step = max(unit.step for unit in units)
     first, last = max(u.index.min() for u in units), min(u.index.max() for u in units)
     grid = pd.date_range(first, last, freq=step) if last > first else units[0].index[:0]
     values = {}
     for unit in units:
-        frame = pd.DataFrame(measured[unit.name], index=unit.index).sort_index()
+        frame = pd.DataFrame(unit.values, index=unit.index).sort_index()
         frame = frame[~frame.index.duplicated()]
         values[unit.name] = frame.reindex(grid, method="nearest", tolerance=step / 2).to_numpy()
     return values, step

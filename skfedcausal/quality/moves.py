@@ -4,7 +4,6 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from scipy.fft import dct, idct
 
 from ..client.baseline import wander_period
@@ -15,6 +14,7 @@ from ..statespace.lines import found_periods, overtones, season_columns
 _LEVEL = 1e-3  # chance of any finding of a kind in a unit that stays where it is
 _FEWEST_ROWS = 300
 _MOST_ROWS = 10_000  # that movements of levels are looked for in
+_CELLS = 2**20  # of a stretch of a long record
 _BANDWIDTH = 12.0  # lags of the long-run variance of 100 rows
 _TAILS = {"level": (0.4, np.pi**2 / 2), "line": (0.9, 2 * np.pi**2)}  # P(statistic > x) = a exp(-b x) about
 _MOST_SHIFTS = 15
@@ -38,20 +38,70 @@ class Move(NamedTuple):
     words: dict
 
 
-def moves_of(Y):
-    """Seasons, modes, and movements of the level of a unit's measured columns, and the rows of its spikes."""
-    if len(Y) < _FEWEST_ROWS or not Y.shape[1]:
+def moves_of(Y, columns=None):
+    """Seasons, modes, and movements of the level of some columns of a unit, by default all, and the rows of its spikes.
+
+    A long record is looked at in stretches of rows, so that it is in memory once.
+    """
+    standard = _Standard(Y, range(Y.shape[1]) if columns is None else columns)
+    if len(Y) < _FEWEST_ROWS or not standard.columns:
         return [], np.zeros(0, dtype=int)
-    filled = pd.DataFrame(Y).interpolate(limit_direction="both").to_numpy()
-    filled = filled[:, np.isfinite(filled).all(axis=0) & (filled.std(axis=0) > 0)]
-    if not filled.shape[1]:
-        return [], np.zeros(0, dtype=int)
-    series = (filled - filled.mean(axis=0)) / filled.std(axis=0)
-    spikes, series = _without_spikes(series)
-    apart = -(-len(series) // _MOST_ROWS)
-    if apart > 1:  # what moves a level is slow: means of a few rows show it as well
-        series = series[: len(series) // apart * apart].reshape(-1, apart, series.shape[1]).mean(axis=1)
-    return _of_level(series, apart), spikes
+    apart = -(-len(Y) // _MOST_ROWS)  # what moves a level is slow: means of a few rows show it as well
+    most = max(_CELLS // len(standard.columns), 2 * _MOST_ROWS, apart) // apart * apart
+    starts = range(0, len(Y), most)
+    law = _spike_law([standard.rows(start, min(start + most // len(starts), len(Y))) for start in starts])
+    spikes, means, clipped, before = [], [], [], np.zeros((1, len(standard.columns)))
+    for start in starts:
+        series = standard.rows(start, min(start + most, len(Y)))
+        spikes.append(start + law.rows(series, before))
+        means.append(_means(series, apart))
+        clipped.append(_means(np.clip(series, law.low, law.high), apart))
+        before = series[-1:]
+    rows = np.concatenate(spikes)
+    return _of_level(np.concatenate(clipped if len(rows) else means), apart), rows
+
+
+class _Standard:
+    """Columns of a unit, lines in their gaps, with mean 0 and deviation 1; without those that never move."""
+
+    def __init__(self, Y, columns):
+        self.columns = []
+        for series in (Y[:, k] for k in columns):
+            filled = _filled(series, 0, len(series))
+            if len(filled) and np.isfinite(filled).all() and filled.std() > 0:
+                self.columns.append((series, filled.mean(), filled.std()))
+
+    def rows(self, start, stop):
+        """Some rows, shape (stop - start, n_columns)."""
+        own = [(_filled(series, start, stop) - mean) / scale for series, mean, scale in self.columns]
+        return np.column_stack(own)
+
+
+def _filled(series, start, stop):
+    """Some rows of a series, lines between its values where some are missing, NaN where it has none."""
+    part = series[start:stop]
+    there = np.flatnonzero(~np.isnan(part)) + start
+    if len(there) == len(part) or (not len(there) and len(part) == len(series)):
+        return part
+    ends = [_nearest(series, start - 1, -1), _nearest(series, stop, 1)]
+    known = np.concatenate([ends[0], there, ends[1]])
+    return np.interp(np.arange(start, stop), known, series[known])
+
+
+def _nearest(series, row, step):
+    """The first row with a value from a row on, in one direction; none where there is none."""
+    width = 1024
+    while 0 <= row < len(series):
+        there = np.flatnonzero(~np.isnan(series[row : max(row + step * width, 0) or None : step]))
+        if len(there):
+            return np.array([row + step * there[0]])
+        row, width = row + step * width, 2 * width
+    return np.zeros(0, dtype=int)
+
+
+def _means(series, apart):
+    """Means of so many rows."""
+    return series if apart == 1 else series[: len(series) // apart * apart].reshape(-1, apart, series.shape[1]).mean(1)
 
 
 def _of_level(series, apart):
@@ -97,19 +147,32 @@ def common_spikes(spikes, n_rows):
 # -- spikes and seasons ----------------------------------------------------------------------------
 
 
-def _without_spikes(series):
-    """Rows in which some column jumps by far more than it usually does, and the columns clipped there."""
-    n = len(series)
-    Z = np.hstack([np.ones((n, 1)), lagged_rows(series, 1)])
-    rest = series - Z @ np.linalg.lstsq(Z, series, rcond=None)[0]
-    scale = np.median(np.abs(rest), axis=0) / 0.6745
-    large = np.abs(rest) > _SPIKE * np.maximum(scale, 1e-12)
-    rows = np.flatnonzero(large.any(axis=1))
-    if not len(rows):
-        return rows, series
+class _SpikeLaw(NamedTuple):
+    """How columns go on from row to row, beyond which they jump, and where they are clipped if some do."""
+
+    weights: np.ndarray
+    most: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def rows(self, series, before):
+        """Rows in which some column jumps by far more than it usually does; `before` is the row before the first."""
+        rest = series - _design(np.vstack([before, series[:-1]])) @ self.weights
+        return np.flatnonzero((np.abs(rest) > self.most).any(axis=1))
+
+
+def _spike_law(stretches):
+    """The law of some stretches of rows."""
+    Z, series = _design(np.vstack([lagged_rows(part, 1) for part in stretches])), np.vstack(stretches)
+    weights = np.linalg.lstsq(Z, series, rcond=None)[0]
+    scale = np.median(np.abs(series - Z @ weights), axis=0) / 0.6745
     middle = np.median(series, axis=0)
     width = 4.0 * np.median(np.abs(series - middle), axis=0) / 0.6745
-    return rows, np.clip(series, middle - width, middle + width)
+    return _SpikeLaw(weights, _SPIKE * np.maximum(scale, 1e-12), middle - width, middle + width)
+
+
+def _design(before):
+    return np.hstack([np.ones((len(before), 1)), before])
 
 
 def _without_seasons(series, periods):

@@ -33,6 +33,11 @@ class Offset(NamedTuple):
     sure: bool = True
 
 
+def most_rows(n_lags):
+    """Number of the last rows by which clocks are told apart."""
+    return max(_MOST_ROWS, 8 * n_lags)
+
+
 def clock_offsets(values, n_lags):
     """Clock offset of every unit from its values (n_samples, d), None for units of which nothing tells it.
 
@@ -40,7 +45,7 @@ def clock_offsets(values, n_lags):
     rows where they put right what is shared in the same row; then the same for means over several rows.
     """
     offsets = dict.fromkeys(values)
-    values = {name: Y[-max(_MOST_ROWS, 8 * n_lags) :] for name, Y in values.items()}
+    values = {name: Y[-most_rows(n_lags) :] for name, Y in values.items()}
     series = {name: unit_series(Y) for name, Y in values.items()}
     open_units = _put_right(offsets, series, set(values), n_lags, 1)
     if open_units:

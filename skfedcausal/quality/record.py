@@ -62,9 +62,9 @@ def read_units(X, client_labels, lengths):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what they say is found below
         if tables is None:
-            plants = [read_plant(X, client_labels=client_labels, lengths=lengths)]
+            plants = [read_plant(X, client_labels=client_labels, lengths=lengths, by_rows=False)]
         else:
-            plants = [read_plant({name: table}) for name, table in tables.items()]
+            plants = [read_plant({name: table}, by_rows=False) for name, table in tables.items()]
     return [_unit(unit, data) for data in plants for unit in data.units()], tables is None
 
 

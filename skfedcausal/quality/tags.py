@@ -21,14 +21,15 @@ _FEWEST_RISES, _MOST_RESETS = 8, 0.05  # of a counter: how often it rises, and i
 _SMOOTH = 0.001  # change of its rise from row to row, as a share, below which a tag follows a curve
 _FEWEST_FILLS = 3  # cells that hold a fill value
 _FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
+_BLOCK = 100_000  # values that are looked at together
 
 
 class Tag:
     """Present `values` of a series in `rows`, as segments of equal ones, which also end at `breaks`."""
 
     def __init__(self, series, breaks):
-        self.rows = np.flatnonzero(~np.isnan(series))
-        self.values, self.breaks = series[self.rows], breaks
+        self.rows = _numbers(np.flatnonzero(~np.isnan(series)), len(series))
+        self.values, self.breaks = series if len(self.rows) == len(series) else series[self.rows], breaks
 
     @cached_property
     def _bounds(self):
@@ -52,20 +53,25 @@ class Tag:
     @cached_property
     def levels(self):
         """Distinct values, ascending, and how often each occurs."""
-        first = np.flatnonzero(np.append(True, np.diff(self.ordered) != 0)[: len(self.ordered)])
-        return self.ordered[first], np.diff(np.append(first, len(self.ordered)))
+        n = len(self.ordered)
+        first = _numbers(np.flatnonzero(np.append(True, self.ordered[1:] != self.ordered[:-1])[:n]), n)
+        counts = np.diff(first, append=first.dtype.type(n))
+        return self.ordered if len(first) == n else self.ordered[first], counts
 
     @cached_property
     def resolution(self):
         """Distance of the lattice that all values lie on, 0 where there is none."""
         levels = self.levels[0]
         gaps = np.diff(levels)
-        if not len(gaps) or gaps.min() < 1e-9 * max(np.abs(levels).max(), gaps.max()):
+        if not len(gaps) or gaps.min() < 1e-9 * max(np.abs(levels[[0, -1]]).max(), gaps.max()):
             return 0.0
         least = gaps.min()
-        places = (levels - levels[0]) / least
-        on_lattice = np.abs(places - np.round(places)) < 1e-3 * np.maximum(1, 1e-4 * places)
-        return float(least) if on_lattice.all() else 0.0
+        del gaps
+        for start in range(0, len(levels), _BLOCK):
+            places = (levels[start : start + _BLOCK] - levels[0]) / least
+            if not (np.abs(places - np.round(places)) < 1e-3 * np.maximum(1, 1e-4 * places)).all():
+                return 0.0
+        return float(least)
 
     @cached_property
     def spread(self):
@@ -76,8 +82,9 @@ class Tag:
     @cached_property
     def rounding(self):
         """Differences below this are errors of arithmetic: far less than a usual step."""
-        step = np.abs(np.diff(self.values))
-        usual = np.median(step[step > 0]) if (step > 0).any() else 0.0
+        step = np.diff(self.values)
+        np.abs(step, out=step)
+        usual = np.median(step[step > 0], overwrite_input=True) if (step > 0).any() else 0.0
         return float(max(1e-6 * usual, 64 * np.finfo(float).eps * np.abs(self.values).max()))
 
     @property
@@ -130,8 +137,10 @@ def frozen(tag):
     if tag.kind != "measured":
         return []
     limits = [value for value, _ in at_limit(tag)]
-    usual = np.flatnonzero(~np.isin(tag.values[tag.starts], limits))
-    lengths, starts = tag.lengths[usual], tag.starts[usual]
+    lengths, starts = tag.lengths, tag.starts
+    if limits:
+        usual = np.flatnonzero(~np.isin(tag.values[starts], limits))
+        lengths, starts = lengths[usual], starts[usual]
     if len(lengths) < 6:
         return []
     order = np.argsort(-lengths, kind="stable")
@@ -204,13 +213,15 @@ def straight(tag):
     if tag.kind != "measured" or len(tag.levels[0]) < _FEWEST_LEVELS:
         return 0.0, 1.0
     row, x = tag.rows, tag.values
-    segment = np.searchsorted(tag.breaks, row, side="right")
-    near = (np.diff(row) == 1) & (np.diff(segment) == 0)
+    near = (np.diff(row) == 1) & ~_broken(row, tag.breaks)
     inner = near[1:] & near[:-1]
-    step = np.diff(x)
-    bend = np.abs(np.diff(step))[inner]
     tolerance = max(2.1 * tag.resolution, tag.rounding)
-    moving = (np.abs(step[1:]) > tolerance / 3)[inner] & (np.abs(step[:-1]) > tolerance / 3)[inner]
+    step = np.diff(x)
+    bend = np.diff(step)
+    moves = np.abs(step, out=step) > tolerance / 3
+    del step  # of a long series, as large as itself
+    bend = np.abs(bend, out=bend)[inner]
+    moving = (moves[1:] & moves[:-1])[inner]
     if moving.sum() < max(10, 0.5 * len(bend)):  # what mostly stands still is no archived curve
         return 0.0, 1.0
     line = bend[moving] <= tolerance
@@ -291,5 +302,18 @@ def _middle(counts):
 def _bounds(changes, rows, breaks):
     """Where segments begin, and the end of the last, from changes between successive `rows`."""
     begins = np.ones(len(rows), dtype=bool)
-    begins[1:] = changes | (np.diff(np.searchsorted(breaks, rows, side="right")) != 0)
-    return np.append(np.flatnonzero(begins), len(rows))
+    begins[1:] = changes | _broken(rows, breaks)
+    return _numbers(np.append(np.flatnonzero(begins), len(rows)), len(rows))
+
+
+def _broken(rows, breaks):
+    """Whether a break lies between successive rows, or on the second of them."""
+    broken = np.zeros(max(len(rows) - 1, 0), dtype=bool)
+    first = np.searchsorted(rows, breaks)  # the first row from each break on
+    broken[first[(first > 0) & (first < len(rows))] - 1] = True
+    return broken
+
+
+def _numbers(rows, most):
+    """Numbers of rows up to `most` in as little memory as will do."""
+    return rows.astype(np.int32) if most < np.iinfo(np.int32).max else rows
