@@ -178,12 +178,14 @@ def log(folder):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_tells_what_it_would_have_told(folder, tmp_path_factory):
+@pytest.mark.parametrize("source", ["csv", "sql"])
+def test_killed_at_any_moment_it_tells_what_it_would_have_told(folder, tmp_path_factory, source):
     """Kill -9 while rows are written; the long run, 20 kills, is ``python -m benchmarks.kills``."""
     from benchmarks.kills import killed
 
-    found = killed(folder, tmp_path_factory.mktemp("still"), plant()[2], kills=2, seed=1)
+    found = killed(folder, tmp_path_factory.mktemp("still"), plant()[2], kills=2, seed=1, source=source)
     assert found["told"] == found["undisturbed"]
+    assert found["ends"] == found["undisturbed ends"]
     assert found["twice"] == 0
 
 
