@@ -1,30 +1,32 @@
 """A watch of a file under random events, beside one without any: ``python -m benchmarks.chaos --seed 1``.
 
 The events are rows that come twice, in another order or with another clock, junk, clocks that are set by seconds to
-years, files that are rotated by renaming and by cutting, watches that are killed (also amid a line of their journal),
-disks that are full and alarm systems that are away. Faults are plain, last 60 rows, and lie far enough from each other.
-A fault is told well if it is told once, with its unit, within two rows of where the undisturbed watch tells it.
+years, files that are rotated by renaming and by cutting, disks that are full and alarm systems that are away. The watch
+is a process of its own, which is killed (``kill -9``) at any moment while it reads or starts, also amid a line of its
+journal. Faults are plain, last 60 rows, and lie far enough from each other. A fault is told well if it is told once,
+with its unit, within two rows of where the undisturbed watch tells it.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import resource
 import tempfile
 import time
 import warnings
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from skfedcausal import FederatedRCADetector
-from skfedcausal.commands.watching.frozen import frozen, thawed
+from skfedcausal import FederatedRCADetector, load
 from skfedcausal.commands.watching.journal import Journal
 from skfedcausal.commands.watching.loop import Watch
 from skfedcausal.commands.watching.plant import Plant
-from skfedcausal.commands.watching.sinks import Outbox
+from skfedcausal.commands.watching.sinks import Outbox, to_file
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.streams.cells import Stamps
 from skfedcausal.streams.csv_file import csv_rows
@@ -50,8 +52,10 @@ class Outcome:
     wrong: int = 0  # incidents elsewhere
     events: int = 0
     kills: int = 0
-    heard: int = 0  # events that the alarm system heard
-    heard_twice: int = 0
+    exits: int = 0  # that nobody asked for
+    ids: list = field(default_factory=list)  # of events that were told
+    heard: list = field(default_factory=list)  # that the alarm system heard
+    megabytes: int = 0
 
 
 class FullDisk(Journal):
@@ -61,34 +65,64 @@ class FullDisk(Journal):
 
     def check(self):
         """See whether there is room."""
-        if FullDisk.full:
-            raise OSError(28, "No space left on device")
+        self._room()
         super().check()
 
     def append(self, record):
         """Add a record."""
-        if FullDisk.full:
-            raise OSError(28, "No space left on device")
+        self._room()
         super().append(record)
 
-    def keep(self, kept, blob):
+    def keep(self, kept, detector):
         """Keep a state."""
-        if FullDisk.full:
+        self._room()
+        super().keep(kept, detector)
+
+    def _room(self):
+        if self.full:
             raise OSError(28, "No space left on device")
-        super().keep(kept, blob)
 
 
 class AlarmSystem:
-    """One who hears of events, and is away now and then."""
+    """One who hears of events, writes them down, and is away now and then."""
 
-    def __init__(self):
-        self.here, self.heard = True, []
+    def __init__(self, path):
+        self.here, self._path = True, path
 
     def __call__(self, event):
         """Hear of an event."""
         if not self.here:
             raise OSError("away")
-        self.heard.append(event["id"])
+        with self._path.open("a") as file:
+            file.write(event["id"] + "\n")
+
+
+def watching(pipe, folder, detector, plant):
+    """A watch in a process of its own, which does what it is asked until it is killed, and answers when it has."""
+    journal, system = FullDisk(folder / "state"), AlarmSystem(folder / "heard")
+    outbox, kept = Outbox("system", system, folder / "queue"), journal.read()
+    tellers = [to_file(folder / "told.jsonl"), outbox]
+    watch = Watch(detector if kept is None else load(kept[1]), plant, Asked(), journal, tellers, "")
+    if kept is not None:
+        watch.take_up(kept[0], kept[2])
+    watch.keep()
+    outbox.start()
+    tail = csv_rows(folder / "live.csv", Stamps(), poll=0.0, place=watch.place)
+    while True:
+        asked = pipe.recv()
+        if asked == "read":
+            for place, frame in takewhile(lambda came: came[1] is not None, tail):
+                watch.take(frame, place)
+                watch.tick()
+        elif asked in ("full", "free"):
+            journal.full = asked == "full"
+            if not journal.full:
+                watch.keep()  # which it does by itself within a second
+        elif asked in ("away", "here"):
+            system.here = asked == "here"
+        elif asked == "end":
+            outbox.close(30.0)
+        pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
 
 
 def plant_and_rows(n_rows, n_faults, seed):
@@ -110,64 +144,52 @@ class Run:
     """A watch of a file that is written and spoiled meanwhile."""
 
     def __init__(self, folder, detector, plant, live, faults, outcome):
-        self.folder, self._fitted, self._plant, self._live = Path(folder), frozen(detector), plant, live
+        self.folder, self._about, self._live = Path(folder), (detector, plant), live
         self._faults, self.outcome = faults, outcome
         self.path, self._offset, self._rotated = self.folder / "live.csv", pd.Timedelta(0), 0
-        self._rows = {round(value, 9): row for row, value in enumerate(live.iloc[:, 0])}
-        self.system = AlarmSystem()
-        self._events: list = []
+        self._rows: dict = {}  # by their times
+        self._n_looked, self._full, self._away = 0, False, False
         self._head = "time," + ",".join(live) + "\n"
         self.path.write_text(self._head)
-        self.watch, self._tail = None, None
         self.begin()
 
     def begin(self):
         """Start the watch, or start it again."""
-        journal = FullDisk(self.folder / "state")
-        self._outbox = Outbox("system", self.system, self.folder / "queue")
-        tellers = [self._events.append, self._outbox]
+        context = multiprocessing.get_context("fork")
+        self._pipe, there = context.Pipe()
+        self._process = context.Process(target=watching, args=(there, self.folder, *self._about), daemon=True)
+        self._process.start()
+        there.close()
+
+    def ask(self, what):
+        """Have the watch do something; one that has ended by itself is started again, and counted."""
         try:
-            kept = journal.read()
-        except OSError:
-            kept = None
-        detector = thawed(self._fitted if kept is None else kept[1])
-        self.watch = Watch(detector, self._plant, Asked(), journal, tellers, "")
-        if kept is not None:
-            self.watch.take_up(kept[0], kept[2])
-        if not FullDisk.full:
-            self.watch.keep()
-        self._look()
-        self._tail = csv_rows(self.path, Stamps(), poll=0.0, place=self.watch.place)
-        self._outbox.start()
+            self._pipe.send(what)
+            self.outcome.megabytes = max(self.outcome.megabytes, self._pipe.recv())
+        except (EOFError, OSError):
+            self.outcome.exits += 1
+            self.begin()
 
     def read(self):
         """Let the watch read what is there."""
-        for place, frame in self._tail:
-            if frame is None:
-                break
-            self.watch.take(frame, place)
-            self.watch.tick()
-            self._look()
+        self.ask("read")
+        self._look()
 
     def _look(self):
         """Take note of what was told: which row the alarm of an event is, and which fault."""
-        while self._events:
-            event = self._events.pop(0)
-            row = self._row_of(event)
+        path = self.folder / "told.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        for event in map(json.loads, lines[self._n_looked :]):
+            row = self._rows.get(pd.Timestamp(event["detected"]).tz_localize(None), -1)
             fault = next((k for k, (at, _) in enumerate(self._faults) if at - 5 <= row <= at + FAULT + 40), None)
+            self.outcome.ids.append(event["id"])
             if event["kind"] == "drift":
                 continue
             if fault is None or row < 0:
                 self.outcome.wrong += event["id"].endswith("/1")
             elif event["root"] == self._faults[fault][1]:
                 self.outcome.told.setdefault(fault, {})[event["incident"]] = row
-
-    def _row_of(self, event):
-        at = self.watch.incidents.detected(event["incident"])
-        for batch in reversed(self.watch.last):
-            if at in batch.index:
-                return self._rows.get(round(float(np.atleast_1d(batch.loc[at].iloc[0])[0]), 9), -1)
-        return -1
+        self._n_looked = len(lines)
 
     # -- what is written -----------------------------------------------------------------------------
 
@@ -176,6 +198,14 @@ class Run:
         times = self._live.index[begin:end] + (self._offset if offset is None else offset)
         rows = zip(times, self._live.to_numpy()[begin:end].tolist(), strict=True)
         return [f"{at}," + ",".join(map(repr, row)) + "\n" for at, row in rows]
+
+    def come(self, begin, end, swapped=False):
+        """The next rows are written; the last two in another order if they are `swapped`."""
+        rows = self.lines(begin, end)
+        self._rows |= dict(zip(self._live.index[begin:end] + self._offset, range(begin, end), strict=True))
+        if swapped and len(rows) > 2:
+            rows[-2:] = rows[-1:-3:-1]
+        self.write(rows)
 
     def write(self, lines):
         """Add lines to the file."""
@@ -203,42 +233,50 @@ class Run:
             self.read()
             self.path.write_text(self._head)
         elif kind in ("killed", "torn"):
-            self.kill(torn=kind == "torn")
+            self.kill(rng, torn=kind == "torn")
         elif kind == "full":
-            if FullDisk.full:
-                self.free()
-            else:
-                FullDisk.full = True
+            self._full = not self._full
+            self.ask("full" if self._full else "free")
         elif kind == "away":
-            self.system.here = not self.system.here
+            self._away = not self._away
+            self.ask("away" if self._away else "here")
 
     _since = 0  # row from which on the clock is as it is
 
-    def free(self):
-        """Give room on the disk, and the watch the time to notice it."""
-        if FullDisk.full:
-            FullDisk.full = False
-            self.watch.keep()
-
-    def kill(self, torn=False):
-        """End the watch where it is, without a word, and start it again."""
-        self.free()  # nobody can remember on a full disk what was told
-        self._tail.close()
-        self.outcome.kills += 1
+    def kill(self, rng, torn=False):
+        """Kill the watch at any moment while it reads or starts (``kill -9``), and start it again."""
+        if self._full:  # nobody can remember on a full disk what was told
+            self._full = False
+            self.ask("free")
+        if rng.random() < 0.7:
+            self._pipe.send("read")
+        else:  # it is killed as it starts
+            self._end()
+            self.begin()
+        time.sleep(float(rng.uniform(0, 0.05)))
+        self._end()
         segments = sorted((self.folder / "state").glob("rows-*.jsonl"))
         if torn and segments:
             with segments[-1].open("a") as file:
                 file.write('{"n": 7, "val')
-        self._outbox.close(10.0)  # a thread cannot be killed
         self.begin()
+        if self._away:
+            self.ask("away")
+
+    def _end(self):
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()
+        self.outcome.kills += 1
 
     def finish(self):
         """Let the watch read the rest, and the alarm system hear the rest."""
-        FullDisk.full, self.system.here = False, True
-        self.read()
-        self._outbox.close(30.0)
-        self.outcome.heard = len(self.system.heard)
-        self.outcome.heard_twice = len(self.system.heard) - len(set(self.system.heard))
+        for what in ("free", "here", "read", "end"):
+            self.ask(what)
+        self._look()
+        self._end()
+        path = self.folder / "heard"
+        self.outcome.heard = path.read_text().split() if path.exists() else []
 
 
 def _jump(rng):
@@ -250,7 +288,6 @@ def followed(detector, plant, live, faults, seed=None, n_events=0):
     """What became of the faults under some events, none without a seed."""
     outcome, rng = Outcome(), np.random.default_rng(seed)
     places = np.sort(rng.integers(50, len(live) - 50, n_events)) if n_events else np.zeros(0, dtype=int)
-    FullDisk.full = False
     with tempfile.TemporaryDirectory() as folder:
         run, done = Run(folder, detector, plant, live, faults, outcome), 0
         for place in places.tolist():
@@ -258,17 +295,14 @@ def followed(detector, plant, live, faults, seed=None, n_events=0):
             near = any(at - CLEAR <= place <= at + FAULT + CLEAR for at, _ in faults)
             if kind in ("set", "cut") and near:
                 kind = "doubled"
-            rows = run.lines(done, place)
-            if kind == "swapped" and len(rows) > 2:
-                rows[-2:] = rows[-1:-3:-1]
-            run.write(rows)
+            run.come(done, place, kind == "swapped")
             done = max(place, done)
             if rng.random() < 0.7:
                 run.read()
             run.spoil(kind, done, rng)
             outcome.events += 1
         while done < len(live):
-            run.write(run.lines(done, min(done + 500, len(live))))
+            run.come(done, min(done + 500, len(live)))
             run.read()
             done += 500
         run.finish()
@@ -283,7 +317,7 @@ def chaos(seed, n_rows=200_000, n_faults=60, n_events=10_000):
         detector = FederatedRCADetector(false_alarm_rate=1e-4).fit(nominal)
         plant = Plant(nominal, None, {}, (), ())
         still = followed(detector, plant, live, faults)
-        begin = time.process_time()
+        begin = _cpu()
         now = followed(detector, plant, live, faults, seed, n_events)
     first = {fault: min(rows.values()) for fault, rows in still.told.items()}
     late = {fault: [row - first[fault] for row in rows.values()] for fault, rows in now.told.items() if fault in first}
@@ -296,10 +330,21 @@ def chaos(seed, n_rows=200_000, n_faults=60, n_events=10_000):
         "incidents elsewhere, undisturbed and under events": [still.wrong, now.wrong],
         "events": now.events,
         "kills": now.kills,
-        "heard by the alarm system, twice": [now.heard, now.heard_twice],
-        "CPU s": round(time.process_time() - begin, 1),
-        "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "exits": now.exits,
+        "told, twice": [len(now.ids), len(now.ids) - len(set(now.ids))],
+        "heard by the alarm system, again by the same key, missed": [
+            len(set(now.heard)),
+            len(now.heard) - len(set(now.heard)),
+            len(set(now.ids) - set(now.heard)),
+        ],
+        "CPU s": round(_cpu() - begin, 1),
+        "MB": now.megabytes,
     }
+
+
+def _cpu():
+    """Seconds of this process and of those that it started and that ended."""
+    return sum(os.times()[:4])
 
 
 if __name__ == "__main__":

@@ -153,6 +153,10 @@ class UnitMonitor:
         J = self._weights[2]
         return StateMessage(np.zeros((1, len(J[0]))), J, None, (1,), off_subspace=np.zeros(1))
 
+    def __getstate__(self):
+        """All that a file holds of it: messages are made anew."""
+        return {name: value for name, value in vars(self).items() if name != "_row_before"}
+
     def _coarse_message(self, Y, starts, extra, index):
         n_samples, p = len(Y), self.model.n_states
         z, distance = np.empty((n_samples, p)), np.empty(n_samples)

@@ -3,10 +3,10 @@
 import sys
 from contextlib import ExitStack
 
+from ..saving import load
 from ..streams.cells import Stamps
 from ..streams.sources import open_source
 from ._shared import DONE, ERRORS, FAILED, parser
-from .watching.frozen import thawed
 from .watching.journal import Journal
 from .watching.loop import Watch, ended_by_signals, say, sentences
 from .watching.pages import Pages
@@ -95,7 +95,7 @@ def _begun(given, plant, known, journal, tellers):
     """A watch that goes on where one stood that was ended, or a new one; and whether it goes on."""
     kept = journal.read()
     if kept is not None and kept[0]["fingerprint"] == known:
-        watch = Watch(thawed(kept[1]), plant, given, journal, tellers, known)
+        watch = Watch(load(kept[1]), plant, given, journal, tellers, known)
         watch.take_up(kept[0], kept[2])
         return watch, True
     for text in plant.said:

@@ -18,16 +18,17 @@ NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32
 _DATE = (1980, 1, 1, 0, 0, 0)  # of all members: the same model gives the same bytes
 
 
-def write_archive(path, document, numbers):
+def write_archive(path, document, numbers, compress=True):
     """Write a document and flat arrays by the names of their types; the file is whole or not there."""
+    packed = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode("ascii")
     whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(zipfile.ZipInfo(TEXT, _DATE), text, zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(whole, "w") as file:
+        file.writestr(zipfile.ZipInfo(TEXT, _DATE), text, packed)
         for name, values in numbers.items():
             member = io.BytesIO()
             npy.write_array(member, values.astype(values.dtype.newbyteorder("<")), allow_pickle=False)
-            file.writestr(zipfile.ZipInfo(f"{name}.npy", _DATE), member.getvalue(), zipfile.ZIP_DEFLATED)
+            file.writestr(zipfile.ZipInfo(f"{name}.npy", _DATE), member.getvalue(), packed)
     write_whole(path, whole.getvalue())
 
 

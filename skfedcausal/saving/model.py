@@ -28,7 +28,7 @@ _BASES = (np.generic, np.dtype, sparse.sparray, sparse.spmatrix)  # of kinds tha
 _KINDS = PLAIN | TABLES
 
 
-def save(estimator: Any, path: str | PathLike[str], *, own: Any = None) -> None:
+def save(estimator: Any, path: str | PathLike[str], *, own: Any = None, compress: bool = True) -> None:
     """Save an estimator as a file of numbers and text, which this version and every later one reads.
 
     The file holds parameters, what `fit` learned with the models of the units, and of a detector the stream that it
@@ -45,6 +45,9 @@ def save(estimator: Any, path: str | PathLike[str], *, own: Any = None) -> None:
     own : dict of str to class or function, default=None
         Classes and functions of your own that the estimator has, such as a map of an extended Kalman filter. The file
         holds their names, and :func:`load` is to be given the same.
+    compress : bool, default=True
+        Whether the file is packed, which takes longer than all the rest. A watch, which saves its detector every
+        minute, does without.
 
     Returns
     -------
@@ -103,7 +106,7 @@ def save(estimator: Any, path: str | PathLike[str], *, own: Any = None) -> None:
         "root": root,
         "nodes": writer.nodes,
     }
-    write_archive(path, document, writer.numbers)
+    write_archive(path, document, writer.numbers, compress)
 
 
 def load(path: str | PathLike[str], *, own: Any = None, max_bytes: int = 2**30) -> Any:

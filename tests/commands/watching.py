@@ -3,12 +3,12 @@
 import functools
 import time
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
 
-from skfedcausal import FederatedRCADetector
-from skfedcausal.commands.watching.frozen import frozen, thawed
+from skfedcausal import FederatedRCADetector, load
 from skfedcausal.commands.watching.journal import Journal
 from skfedcausal.commands.watching.loop import Watch
 from skfedcausal.commands.watching.plant import Plant
@@ -25,7 +25,7 @@ class Asked:
 
 @functools.cache
 def plant(n_rows=400, period="min"):
-    """A fitted detector as bytes, its plant, and live rows with a fault of unit0 from row 150 on."""
+    """A fitted detector, its plant, and live rows with a fault of unit0 from row 150 on."""
     X, _ = make_granger_plant(3, n_sensors=4, n_samples=1500 + n_rows, random_state=3)
     frame = pd.concat({name: pd.DataFrame(np.asarray(part)) for name, part in X.items()}, axis=1)
     frame.columns = [f"{unit}__x{k}" for unit, k in frame.columns]
@@ -35,15 +35,15 @@ def plant(n_rows=400, period="min"):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         detector = FederatedRCADetector(false_alarm_rate=1e-3).fit(frame[:1500])
-    return frozen(detector), Plant(frame[:1500], None, {}, (), ()), live
+    return detector, Plant(frame[:1500], None, {}, (), ()), live
 
 
 def watch_of(folder, tellers, **about):
     """A watch with its state in a folder: a new one, or the one that was there."""
-    blob, known, _ = plant(**about)
+    detector, known, _ = plant(**about)
     journal = Journal(folder)
     kept = journal.read()
-    watch = Watch(thawed(blob if kept is None else kept[1]), known, Asked(), journal, tellers, "")
+    watch = Watch(deepcopy(detector) if kept is None else load(kept[1]), known, Asked(), journal, tellers, "")
     if kept is not None:
         watch.take_up(kept[0], kept[2])
     watch.keep()

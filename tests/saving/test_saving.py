@@ -196,19 +196,21 @@ def test_estimators_answer_as_before(name, tmp_path):
     assert kept.answers(name, load(tmp_path / "x")) == kept.answers(name, estimator)
 
 
-def test_a_stream_goes_on_as_if_nothing_had_been_in_between(tmp_path):
+@pytest.mark.parametrize("size", [1, 6])
+def test_a_stream_goes_on_as_if_nothing_had_been_in_between(tmp_path, size):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         stayed = kept.detector()
     X, _ = kept.record(fault=True)
     save(stayed, tmp_path / "x")
     moved, told = load(tmp_path / "x"), []
-    for start in range(0, kept.N_ROWS, 6):
-        batch = kept.rows(X, start, start + 6)
+    for start in range(0, kept.N_ROWS, size):
+        batch = kept.rows(X, start, start + size)
         told.append(stayed.update(batch))
         pd.testing.assert_frame_equal(moved.update(batch), told[-1], check_exact=True)
-        save(moved, tmp_path / "x")
-        moved = load(tmp_path / "x")
+        if (start + size) % 6 == 0:
+            save(moved, tmp_path / "x")
+            moved = load(tmp_path / "x")
     assert sum(map(len, told)) > 0
     assert moved.stream_ledger_.table.equals(stayed.stream_ledger_.table)
 

@@ -9,8 +9,9 @@ import os
 from pathlib import Path
 
 from ...federation.atomic import keep_private, make_folder, only_one, write_whole
+from ...saving import save
 
-FORMAT = 1
+FORMAT = 2
 _STATE = "state"
 
 
@@ -19,7 +20,7 @@ class StateError(RuntimeError):
 
 
 class Journal:
-    """A folder with a state and the records since then.
+    """A folder with a state, the detector as a model file, and the records since then.
 
     Parameters
     ----------
@@ -30,14 +31,16 @@ class Journal:
     --------
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from skfedcausal import FederatedRCADetector
     >>> from skfedcausal.commands.watching.journal import Journal
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     journal = Journal(Path(folder))
-    ...     journal.keep({"n": 1}, b"detector")
+    ...     journal.keep({"n": 1}, FederatedRCADetector())
     ...     journal.append({"row": 1.5})
     ...     journal.close()
-    ...     Journal(Path(folder)).read()
-    ({'n': 1}, b'detector', [{'row': 1.5}])
+    ...     kept, model, records = Journal(Path(folder)).read()
+    >>> kept, model.name, records
+    ({'n': 1}, 'model-000000001.skfc', [{'row': 1.5}])
     """
 
     def __init__(self, folder):
@@ -55,14 +58,11 @@ class Journal:
         (self._folder / "check").unlink()
 
     def read(self):
-        """What was kept, as (words and numbers, detector as bytes, records since then); None where nothing was."""
+        """What was kept, as (words and numbers, path of the detector, records since then); None where nothing was."""
         try:
-            text = (self._folder / _STATE).read_bytes()
+            about = json.loads((self._folder / _STATE).read_bytes().partition(b"\n")[0])
         except FileNotFoundError:
             return None
-        head, _, blob = text.partition(b"\n")
-        try:
-            about = json.loads(head)
         except ValueError as error:
             raise StateError(f"{self._folder / _STATE} is no state of a watch: {error}.") from None
         if about.get("format") != FORMAT:
@@ -72,7 +72,7 @@ class Journal:
             )
         self._number = about["number"]
         records = [record for path in self._segments() for record in _records(path)]
-        return about["kept"], blob, records
+        return about["kept"], self._model(self._number), records
 
     def append(self, record):
         """Add a record; OSError if there is no room, and the next one may try again."""
@@ -88,13 +88,14 @@ class Journal:
         if self._torn:
             raise OSError(28, "No space left on device")
 
-    def keep(self, kept, blob):
-        """Keep a state in place of the one before and of the records since then."""
+    def keep(self, kept, detector):
+        """Keep a state and a detector in place of those before and of the records since then."""
         number = max([self._number, *map(_number, self._segments())]) + 1
-        head = json.dumps({"format": FORMAT, "number": number, "kept": kept}, default=str).encode()
-        write_whole(self._folder / _STATE, head + b"\n" + blob)
+        save(detector, self._model(number), compress=False)
+        text = json.dumps({"format": FORMAT, "number": number, "kept": kept}, default=str)
+        write_whole(self._folder / _STATE, text.encode())  # from now on the model of this number counts
         self.close()
-        for path in self._folder.glob("rows-*.jsonl"):
+        for path in [*self._folder.glob("rows-*.jsonl"), *self._folder.glob("model-*.skfc")]:
             if _number(path) < number:
                 path.unlink()
         self._number = number
@@ -105,6 +106,9 @@ class Journal:
             os.close(self._file)
             self._file = None
 
+    def _model(self, number):
+        return self._folder / f"model-{number:09d}.skfc"
+
     def _segment(self, number):
         return self._folder / f"rows-{number:09d}.jsonl"
 
@@ -114,7 +118,7 @@ class Journal:
 
 
 def _number(path):
-    return int(path.stem.removeprefix("rows-"))
+    return int(path.stem.rpartition("-")[2])
 
 
 def _records(path):

@@ -16,10 +16,10 @@ import pandas as pd
 
 from ... import inspection
 from ...estimators._stream_batches import say_and_go_on
+from ...saving import ModelFileError, load
 from ...streams.clock import Clock
 from .batches import as_frame, as_record
 from .events import Incidents
-from .frozen import frozen, thawed
 
 _KEPT_EVERY = 60.0  # seconds until the state is kept again, where rows came
 _ROOM_AGAIN = 1.0  # seconds until a disk that was full is tried again
@@ -107,14 +107,14 @@ class Watch:
     def keep(self):
         """Keep the state in place of what was written since the last one."""
         try:
-            self._journal.keep(self._state, frozen(self.detector))
+            self._journal.keep(self._state, self.detector)
             self._columns, self._kept_at, self._rows_kept, self.problem = (
                 None,
                 time.monotonic(),
                 self.counts["rows"],
                 "",
             )
-        except OSError as error:
+        except (OSError, ModelFileError) as error:
             self._unsaved(error)
 
     def _write(self, record):
@@ -134,9 +134,10 @@ class Watch:
         self.keep()
 
     def _unsaved(self, error):
+        why = getattr(error, "strerror", None) or error
         if not self.problem:
-            say(f"The state of the watch cannot be kept ({error.strerror or error}). The watch goes on without.")
-        self.problem, self._columns = f"the state cannot be kept: {error.strerror or error}", None
+            say(f"The state of the watch cannot be kept ({why}). The watch goes on without.")
+        self.problem, self._columns = f"the state cannot be kept: {why}", None
 
     # -- rows ----------------------------------------------------------------------------------------
 
@@ -220,8 +221,8 @@ class Watch:
             return
         counts = dict(self.counts)
         try:
-            kept, blob, records = self._journal.read()
-            self.detector = thawed(blob)
+            kept, model, records = self._journal.read()
+            self.detector = load(model)
             self.take_up(kept, records)
         except (OSError, ValueError, RuntimeError, TypeError) as problem:
             say(f"The state before could not be read ({problem}): the watch begins anew.")

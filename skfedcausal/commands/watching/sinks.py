@@ -19,6 +19,7 @@ from .events import as_json
 
 _PATIENCE = 5.0  # seconds of a call
 _AGAIN, _LONGEST = 1.0, 60.0  # seconds until a call is tried again: twice as long each time, up to the second
+_TOLD = "told"  # event that was told last
 _FACILITY = 16 * 8  # local use 0
 _SEVERITY = {"alert": 1, "notice": 5}
 
@@ -29,7 +30,7 @@ def to_print(event):
 
 
 def to_file(path):
-    """A file that gets a line of JSON for each event."""
+    """A file that gets a line of JSON for each event, and none twice where a watch was killed before it took note."""
 
     def tell(event):
         line = as_json(event).encode() + b"\n"
@@ -37,8 +38,10 @@ def to_file(path):
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             end = os.lseek(file, 0, os.SEEK_END)
-            torn = end and os.pread(file, 1, end - 1) != b"\n"  # of a watch that was killed
-            os.write(file, b"\n" + line if torn else line)
+            last = os.pread(file, len(line), max(end - len(line), 0))
+            torn = end and not last.endswith(b"\n")  # of a watch that was killed
+            if last != line:
+                os.write(file, b"\n" + line if torn else line)
         finally:
             os.close(file)
 
@@ -199,6 +202,7 @@ class Outbox:
         self._sent = 0
         self._failed = ""
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self._told_last = _id_of(self._folder / _TOLD)  # of a watch that was killed before it took note
         self._number = max([0, *(int(path.name.partition("-")[0]) for path in self._waiting())])
 
     def start(self):
@@ -208,7 +212,7 @@ class Outbox:
 
     def __call__(self, event):
         """Put an event into the queue."""
-        if any(path.name.endswith(_file_end(event)) for path in self._waiting()):
+        if event["id"] == self._told_last or any(path.name.endswith(_file_end(event)) for path in self._waiting()):
             return
         self._number += 1
         try:
@@ -252,7 +256,7 @@ class Outbox:
         try:
             for path in self._waiting():
                 self._tell(json.loads(path.read_bytes()))
-                path.unlink()
+                os.replace(path, self._folder / _TOLD)
                 self._sent += 1
             for name, event in list(self._unsaved.items()):
                 self._tell(event)
@@ -268,6 +272,14 @@ class Outbox:
             return False
         self._failed = ""
         return True
+
+
+def _id_of(path):
+    """Id of an event that was told, None where there is none."""
+    try:
+        return json.loads(path.read_bytes())["id"]
+    except (OSError, ValueError):
+        return None
 
 
 def _file_end(event):
