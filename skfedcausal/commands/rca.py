@@ -17,9 +17,9 @@ def main(arguments):
     """Fit to the nominal part, look at the rest, and write a table, pictures and a report per incident."""
     parser = parser_for("rca", "Find incidents in a record of your plant and the units they began in.")
     parser.add_argument(
-        "--nominal", default="0.5", help="normal operation: share of the rows, or the time at which it ended"
+        "--nominal", default="0.5", help="normal operation: a share of the rows, or the time at which it ended"
     )
-    parser.add_argument("--false-alarms", default="0.001", help="budget: per time step, or for instance '1 per day'")
+    parser.add_argument("--false-alarms", default="0.001", help="false alarms allowed per step, or '1 per day'")
     return run(parser, arguments, _rca)
 
 
@@ -65,7 +65,7 @@ def _split(plant, nominal):
         share = float(nominal)
     except ValueError:
         if not isinstance(table.index, pd.DatetimeIndex):
-            raise FileError(f"--nominal {nominal} is a time and the file has none; give a share.") from None
+            raise FileError(f"--nominal {nominal} is a time, but the file has no times; give a share.") from None
         rows = row_at(nominal, table.index)
     else:
         rows = int(share * len(table))

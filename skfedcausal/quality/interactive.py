@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 _WIDTH, _HEIGHT = 120, 28  # of a small picture, in pixels
-_VERDICTS = {"ok": "good", "fix first": "bad", "not usable": "bad", "moves": "odd"}
+_VERDICTS = {"ok": "good", "fix first": "bad", "not usable": "bad", "level not constant": "odd"}
 _SHOWN = {
     "units": ["unit", "tags", "usable", "gaps", "clock", "verdict", "findings", "advice"],
     "findings": ["unit", "column", "kind", "start", "end", "detail", "advice"],

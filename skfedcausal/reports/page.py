@@ -20,6 +20,7 @@ _WITHHELD = (
     "The record was given, but noise protects it: this page is computed from the noised copy alone and shows neither a "
     "check of the measurements nor their trends. At the unit, `check_plant` and the displays show both."
 )
+_NEARLY = 0.999
 _NARROW = 3  # columns of a table that fits a telephone; the rows of a wider one become blocks there
 
 
@@ -46,7 +47,20 @@ class Page:
 
     def items(self, texts):
         """Add a list."""
-        return self._add("<ul>" + "".join(f"<li>{escape(str(text))}</li>" for text in texts) + "</ul>")
+        items = "".join(f"<li>{escape(str(text))}</li>" for text in texts)
+        return self._add(f"<ul>{items}</ul>") if items else self
+
+    def against(self, doubts):
+        """Add the section on what speaks against the answer."""
+        return self.heading("What speaks against it").items(doubts)
+
+    def check_first(self, steps):
+        """Add the section on what a reader does next, in order; nothing without steps."""
+        steps = list(steps)
+        if not steps:
+            return self
+        items = "".join(f"<li>{escape(str(step))}</li>" for step in steps)
+        return self.heading("What to check first")._add(f"<ol>{items}</ol>")
 
     def table(self, frame, empty="None.", folded=None):
         """Add a table, its numbers with three digits; with words to be opened by if it is `folded`."""
@@ -125,6 +139,18 @@ def listed_in_words(names):
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def counted(number, word):
+    """A number of things in words: "1 defect", "6 defects"."""
+    return f"{number:,} {word}{'s' * (number != 1)}"
+
+
+def percent(probability):
+    """A probability as a reader takes it: never more certain than it is."""
+    if probability > _NEARLY:
+        return f"above {_NEARLY:.1%}"
+    return f"{probability:.0%}" if 0.01 <= probability <= 0.99 else f"{probability:.1%}"
+
+
 def begun_page(title, estimator, X, check):
     """A page on a fitted estimator, and the record and its check as far as it may show them: not behind a mechanism."""
     page = Page(title)
@@ -138,11 +164,11 @@ def add_departures(page, estimator):
     """The page with its last section: what left the units, and what is promised about it."""
     sent, ledger = estimator.communication_, estimator.ledger_
     share = sent["bytes_up"] / sent["raw_bytes"] if sent["raw_bytes"] else 0.0
-    rounds = f"{sent['rounds']} round{'s' * (sent['rounds'] != 1)}"
+    rounds = counted(sent["rounds"], "round")
     page.heading("What data left the units").text(
-        f"For the fit {sent['bytes_up']:,} bytes went up in {rounds}, {share:.0%} of the {sent['raw_bytes']:,} bytes "
-        f"of raw measurements. So far it has been {ledger.total('up'):,} bytes up and {ledger.total('down'):,} bytes "
-        "down, every packet on the list below. Neither rows of measurements as they are nor names of sensors are there."
+        f"The units sent {sent['bytes_up']:,} bytes for the fit, in {rounds}: {share:.0%} of the {sent['raw_bytes']:,} "
+        f"bytes of raw measurements. In all they have sent {ledger.total('up'):,} bytes and received "
+        f"{ledger.total('down'):,}; the list below has every packet. No raw rows and no sensor names are among them."
     )
     packets = pd.DataFrame(
         [(entry.direction, entry.op, entry.n_bytes, set(entry.fields)) for entry in ledger.entries],
