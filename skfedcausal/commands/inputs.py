@@ -100,6 +100,14 @@ def _rule(value):
     return float(value.removeprefix("="))
 
 
+def _in_words(value):
+    """What a rule does to an input, as in a sentence."""
+    signs = {"+": "raised by ", "-": "lowered by ", "x": "multiplied by ", "=": "at "}
+    if value == "hold":
+        return "held at its first value"
+    return signs[value[0]] + value[1:] if value[0] in signs else f"at {value}"
+
+
 def _sampled(texts):
     """A word for all inputs, or a dict of words by input."""
     words = dict(_pair(text, "--sampled") for text in texts if "=" in text)
@@ -135,7 +143,7 @@ def whatif(arguments):
     return run(parser, arguments, _whatif)
 
 
-def _whatif(plant, folder, options):
+def _whatif(plant, folder, options, notes):
     from ..displays import EffectDisplay  # matplotlib is optional
     from ..reports import whatif_page
 
@@ -144,8 +152,8 @@ def _whatif(plant, folder, options):
     answer = estimator.whatif(plant.frame, change, lengths=plant.lengths, **settings_of(options))
     write_csv(answer, folder / "whatif.csv")
     save_picture(folder / "whatif.png", lambda: EffectDisplay.from_whatif(answer))
-    words = {name: f"at {value}" for name, _, value in (text.partition("=") for text in options.do)}
-    whatif_page(answer, words, check=plant.check).write(folder / "report.html")
+    words = {name.strip(): _in_words(value.strip()) for name, _, value in (text.partition("=") for text in options.do)}
+    whatif_page(answer, words, check=plant.check, notes=notes()).write(folder / "report.html")
     estimator.report(folder / "plant.html", check=plant.check)
     mean = answer.groupby("column", sort=False)["effect"].mean()
     largest = mean.reindex(mean.abs().sort_values(ascending=False).index).head(10)
@@ -176,7 +184,7 @@ def impact(arguments):
     return run(parser, arguments, _impact)
 
 
-def _impact(plant, folder, options):
+def _impact(plant, folder, options, notes):
     from ..reports import impact_page  # matplotlib is optional
 
     if bool(options.moved) == bool(options.do):
@@ -201,7 +209,7 @@ def _impact(plant, folder, options):
     write_csv(found.total, folder / "impact.csv")
     write_csv(found.table, folder / "rows.csv")
     save_picture(folder / "impact.png", found.plot)
-    impact_page(found, title, plant.check).write(folder / "report.html")
+    impact_page(found, title, plant.check, notes()).write(folder / "report.html")
     estimator.report(folder / "plant.html", check=plant.check)
     table = (
         found.total[_SHOWN]

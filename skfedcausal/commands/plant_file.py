@@ -3,6 +3,7 @@
 import argparse
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -129,15 +130,20 @@ def run(reader, arguments, work):
         at_most = getattr(options, "max_time", None)
         with warnings.catch_warnings(record=True) as caught, ticking("learning", at_most):
             warnings.simplefilter("always")
-            lines = work(moving(learned), folder, options)
+            lines = work(moving(learned), folder, options, partial(_notes, caught))
     except (OSError, ValueError, ImportError) as error:
         print(f"{reader.prog}: {error}", file=sys.stderr)
         return FAILED
-    for text in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)):
+    for text in _notes(caught):
         print(f"Note: {text}", file=sys.stderr)
     written = ", ".join(sorted(path.name for path in folder.iterdir()))
     print("\n".join(["", *lines, f"Written to {folder.resolve()}: {written}"]))
     return 0
+
+
+def _notes(caught):
+    """What was warned of so far, each once: a page shows it as the terminal does."""
+    return list(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)))
 
 
 def _name_of(source):

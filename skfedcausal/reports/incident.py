@@ -33,10 +33,11 @@ _MOSTLY, _CLEARLY = 0.6, 0.9  # share that one tag explains, and that of the nex
 _OWN_ROWS = "The unit found this from its own rows."
 
 
-def incident_page(detector, incident, X=None, title=None, check=None, *, lengths=None, levels=None):
+def incident_page(detector, incident, X=None, title=None, check=None, *, lengths=None, levels=None, notes=()):
     """Page on an incident: a row of ``detector.incidents(X)`` or the first of them.
 
-    X is for pictures, tags and checks; `levels` are ``detector.transform(X)`` where they are known.
+    X is for pictures, tags and checks; `levels` are ``detector.transform(X)`` where they are known. `notes` are what
+    was said of the fit, such as warnings: each speaks against the answer.
     """
     if isinstance(incident, pd.DataFrame):
         if incident.empty:
@@ -49,7 +50,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     title = title or f"Incident of {when_in_words(incident['start'])}"
     page, X, check = begun_page(title, detector, X, check)
     found = None if seen is None or X is None else inspection.tags(detector, X, incident, lengths=lengths)
-    page.lead(_answer(incident, seen))
+    page.lead(_answer(incident, seen, found))
     if seen is not None:
         page.picture(seen.display.plot, _CAPTION)
     page.heading("What happened").text(*_events(incident))
@@ -57,7 +58,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     page.table(pd.DataFrame(ranking, columns=["began in", "probability"]))
     if found is not None:
         _add_tags(page, detector, incident, X, found, lengths)
-    page.against(_doubts(incident, detector))
+    page.against([*_doubts(incident, detector), *notes])
     check = check_of(X, check)
     page.check_first([*_steps(incident, found), *defects(check)])
     if found is not None:
@@ -110,8 +111,10 @@ def _others(detector, incident):
     return [name for name in dict.fromkeys(names) if name in detector.client_names_ and name != first][:_SHOWN]
 
 
-def _answer(incident, seen):
-    return f"{_where(incident)} {_CAUTION}" if seen is not None and seen.chance >= _CHANCE else _where(incident)
+def _answer(incident, seen, found):
+    suspect = None if found is None else _suspect(found)
+    check = f" Check {suspect} first." if suspect else ""
+    return f"{_where(incident)}{check}{f' {_CAUTION}' if seen is not None and seen.chance >= _CHANCE else ''}"
 
 
 def _where(incident):
@@ -225,13 +228,24 @@ def trends_of(found):
     return [found["tag"].iloc[0], *found["tag"].iloc[1:_MOST_TRENDS][more]]
 
 
+def _has_reason(found):
+    """Whether something else than its share speaks against the first tag of a ranking alone."""
+    return bool(found["why"].iloc[0]) and not found["why"].ne("").all()
+
+
+def _suspect(found):
+    """The tag of a ranking that stands out from the others, None if none does."""
+    first, second = found["explained"].iloc[0], found["explained"].iloc[1] if len(found) > 1 else 0.0
+    stands_out = first >= _MOSTLY and second <= _CLEARLY * first
+    return found["tag"].iloc[0] if stands_out or _has_reason(found) else None
+
+
 def _blame(found):
     """What the ranking of a unit's tags says, in a sentence."""
     first, why = found.iloc[0], found["why"].iloc[0]
-    if why and not found["why"].ne("").all():
+    if _has_reason(found):
         return f"{first['tag']} {why}. {_OWN_ROWS}"
-    second = found["explained"].iloc[1] if len(found) > 1 else 0.0
-    if first["explained"] >= _MOSTLY and second <= _CLEARLY * first["explained"]:
+    if _suspect(found):
         share = f"{first['explained']:.0%} of what is unusual in the unit"
         return f"{first['tag']} alone explains {share}: check it first. {_OWN_ROWS}"
     return f"No single tag explains what is unusual: this points to the process rather than to a sensor. {_OWN_ROWS}"

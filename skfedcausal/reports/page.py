@@ -14,8 +14,9 @@ from .._version import __version__
 from ..optional import import_optional
 from ..privacy.promise import NOT_PRIVATE
 
-_WIDE = 9.0  # inches
-_SHORT = 24  # letters of a cell that is not broken into lines
+_LETTERS = 7.0  # inches of a picture, from which on its letters cannot be read on a telephone
+_NARROWED = 0.6
+_SHORT = 22  # letters of a cell that is not broken into lines
 _WITHHELD = (
     "The record was given, but noise protects it: this page is computed from the noised copy alone and shows neither a "
     "check of the measurements nor their trends. At the unit, `check_plant` and the displays show both."
@@ -83,21 +84,27 @@ class Page:
         items = [f'<li><a href="{escape(target)}">{escape(str(words))}</a></li>' for words, target in targets.items()]
         return self._add(f"<ul>{''.join(items)}</ul>") if items else self
 
-    def picture(self, draw, caption):
-        """Add the figure of the display that `draw` makes, closed afterwards; without matplotlib say what is absent."""
+    def picture(self, draw, caption, narrows=True):
+        """Add the figure of the display that `draw` makes, closed afterwards; without matplotlib say what is absent.
+
+        One that `narrows` is drawn a second time for a telephone, on less width with letters of the same size.
+        """
         try:
             figure = draw().figure_
         except ImportError as error:
             return self.text(f"A picture is missing here ({caption}): {error}")
-        stream = io.BytesIO()
-        figure.savefig(stream, format="png", dpi=110)
+        self.pictures.append(_png(figure))
+        width, height = figure.get_size_inches()
+        words, is_wide = escape(str(caption)), width > _LETTERS
+        image = f'<img alt="{words}" src="{_address(self.pictures[-1])}">'
+        if is_wide and narrows:
+            figure.set_size_inches(_NARROWED * width, height)
+            image = f'<source media="(max-width: 640px)" srcset="{_address(_png(figure))}">{image}'
+        elif is_wide:  # moves sideways on a narrow screen
+            image = image.replace("<img", '<img class="wide"', 1)
         import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
-        self.pictures.append(stream.getvalue())
-        source = f"data:image/png;base64,{base64.b64encode(self.pictures[-1]).decode('ascii')}"
-        words = escape(str(caption))
-        kind = ' class="wide"' if figure.get_figwidth() > _WIDE else ""  # moves sideways on a narrow screen
-        image = f'<img alt="{words}"{kind} src="{source}">'
-        return self._add(f'<figure><div class="scroll">{image}</div><figcaption>{words}</figcaption></figure>')
+        image = f'<div class="scroll"><picture>{image}</picture></div>'
+        return self._add(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
 
     def html(self):
         """The page."""
@@ -117,14 +124,28 @@ class Page:
         return self
 
 
+def _png(figure):
+    """A figure as PNG."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=110)
+    return stream.getvalue()
+
+
+def _address(picture):
+    """A picture as an address that holds it."""
+    return f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"
+
+
 def _cell(value, label):
     if isinstance(value, float):
         text = "" if pd.isna(value) else f"{value:.3g}"
         return f'<td class="number"{label}>{text}</td>'
     if isinstance(value, int) and not isinstance(value, bool):
         return f'<td class="number"{label}>{value:,}</td>'
-    text = str(value)
-    kind = ' class="short"' if len(text) <= _SHORT else ""
+    if value is pd.NaT or value is None:
+        return f"<td{label}></td>"
+    text = when_in_words(value) if isinstance(value, pd.Timestamp) else str(value)
+    kind = ' class="short"' if len(text) <= _SHORT and not isinstance(value, pd.Timestamp) else ""
     return f"<td{kind}{label}>{escape(text)}</td>"
 
 
@@ -148,6 +169,8 @@ def percent(probability):
     """A probability as a reader takes it: never more certain than it is."""
     if probability > _NEARLY:
         return f"above {_NEARLY:.1%}"
+    if probability < 1 - _NEARLY:
+        return f"below {1 - _NEARLY:.1%}"
     return f"{probability:.0%}" if 0.01 <= probability <= 0.99 else f"{probability:.1%}"
 
 

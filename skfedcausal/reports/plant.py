@@ -9,7 +9,7 @@ import pandas as pd
 from ..displays import LinkGraphDisplay, LinkMatrixDisplay, TransferFunctionDisplay
 from ..server.links.grades import MEASURED, TOLD, WORTH, told_links
 from ..server.responses.runs import radius_of
-from .page import add_departures, begun_page, counted, listed_in_words
+from .page import add_departures, begun_page, counted, listed_in_words, percent
 from .record import add_check, add_trends, check_of, defects
 
 _MOST_ROWS, _FIRST_ROWS, _MOST_NAMED = 60, 12, 4
@@ -31,8 +31,11 @@ _GRADES = (
 _DELAYS = ("delay", "delay_low", "delay_high")
 
 
-def plant_page(estimator, title="Which unit drives which", X=None, check=None):
-    """Page on a fitted estimator of links or counterfactuals; the record is for its check and its trends."""
+def plant_page(estimator, title="Which unit drives which", X=None, check=None, notes=()):
+    """Page on a fitted estimator of links or counterfactuals; the record is for its check and its trends.
+
+    `notes` are what was said of the fit, such as warnings: each speaks against the answer.
+    """
     links, names = estimator.links_, estimator.client_names_
     page, X, check = begun_page(title, estimator, X, check)
     check = check_of(X, check)
@@ -41,7 +44,7 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
     states = links[links["kind"] == "state"]
     if states["verdict"].isin(TOLD).any():
         draw: Any = partial(LinkGraphDisplay.from_links, states, names)
-        page.picture(draw, "Links found, as wide as they are strong. Blue: influence; grey: coupled, direction open")
+        page.picture(draw, "Links found, as wide as they are strong. Blue: influence; grey: coupled", narrows=False)
     page.heading("Links")
     correction = _ADJUSTED[getattr(estimator.server_, "correction_", None)]
     _add_links(page, ranked_links(links), len(estimator.lag_transitions_) > 1, correction)
@@ -49,7 +52,7 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
         partial(LinkMatrixDisplay.from_links, states, names),
         "Strength of every link. ● influence, ◆ coupled, ? cannot tell, ◇ shared driver, white: none",
     )
-    page.against(_doubts(links, reserves))
+    page.against([*_doubts(links, reserves), *notes])
     page.check_first([*_steps(links), *defects(check)])
     if hasattr(estimator, "transfer_function"):
         draw = partial(TransferFunctionDisplay.from_transfer_function, estimator.transfer_function())
@@ -229,7 +232,7 @@ def _method(estimator):
     yield f"a {type(estimator.server_).__name__} learned from messages how these states drive each other."
     if len(lags) > 1:
         yield f"Units act on each other over up to {len(lags)} time steps: one was not enough for this record."
-    yield f"The slowest mode of the plant keeps {radius_of(lags):.1%} of its value from one step to the next."
+    yield f"The slowest mode of the plant keeps {percent(radius_of(lags))} of its value from one step to the next."
 
 
 def _doubts(links, reserves):
