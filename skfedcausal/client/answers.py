@@ -1,4 +1,4 @@
-"""What a unit computes at home, from its own record and from what it received, whatever its client is."""
+"""What a unit computes locally, from its own record and from what it received, whatever its client is."""
 
 from dataclasses import replace
 
@@ -104,7 +104,7 @@ def _predicted(client, Y, U, starts):
 
 
 def local_prediction(site, Y, U, starts, *, augmented):
-    """Measurements predicted one step ahead by what a unit has at home, shape (n_samples, n_sensors)."""
+    """Measurements predicted one step ahead by what the unit itself has, shape (n_samples, n_sensors)."""
     client = site["client"]
     if not augmented:
         return _predicted(client, Y, U, starts)

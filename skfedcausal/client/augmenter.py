@@ -1,7 +1,7 @@
 """A unit's local stand-in for the influence of the other units.
 
 The server tells a unit once what the other units contributed to its states, ``c[t] = sum_n A_mn
-E[h_n[t-1]]``. An augmenter learns to guess it from what the unit has at home, so that the unit predicts
+E[h_n[t-1]]``. An augmenter learns to guess it from what the unit itself has, so that the unit predicts
 better when the server cannot be reached.
 """
 

@@ -1,4 +1,4 @@
-"""What a unit takes off its record at home because rows alone tell it: seasons, trends, modes, levels of episodes.
+"""What a unit removes from its own record as row numbers alone predict it: seasons, trends, modes, levels of episodes.
 
 All of it is one regression of the measurements on columns that the number of a row, its mode and its episode
 determine. A linear model with such columns in every equation is the model of the residuals of that regression
@@ -26,7 +26,7 @@ _SETTLE = 8  # rows after a change of mode with a level of their own, while unit
 _FEWEST_ROWS = 5  # rows for each column that is taken off, at least
 _FEWEST_IN_MODE = 10
 _SHORTEST_CUT = 20  # rows: what is faster is dynamics
-_LEAST_THERE = 0.75  # share of the cells of a sensor that show whether it wanders
+_LEAST_THERE = 0.75  # share of the cells of a sensor that show whether it drifts
 
 
 @dataclass(frozen=True)

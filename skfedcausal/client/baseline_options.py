@@ -13,7 +13,7 @@ from ..parameters import Grouped, ParameterGroup
 class Baseline(ParameterGroup):
     """What of a record is no news: its operating point, seasons, trend, modes and levels.
 
-    A :class:`~skfedcausal.KalmanClient` takes it off its record at home before anything is learned, and adds it to
+    A :class:`~skfedcausal.KalmanClient` removes it from its own record before anything is learned, and adds it to
     predictions again. A :class:`~skfedcausal.FederatedRCADetector` has `levels` and `mode`, of the whole plant, for
     nominal; give the others to its `client`.
 
@@ -23,10 +23,10 @@ class Baseline(ParameterGroup):
         Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
         model holds; otherwise it is zero.
     harmonics : float, sequence of float, dict or "auto", default=None
-        Periods in rows of seasons that are taken off the record at home, each with its overtones (twelve at
+        Periods in rows of seasons that the unit removes from its record, each with its overtones (twelve at
         most; a dict gives their number by period). "auto" finds the periods by a test for lines.
     trend : {"linear", "smooth"} or int, default=None
-        Trend taken off at home: a line, or a natural cubic spline of as many degrees of freedom ("smooth": 8).
+        Trend removed by the unit: a line, or a natural cubic spline of as many degrees of freedom ("smooth": 8).
         It goes on as a line after the record.
     mode : str, int or array-like of shape (n_samples,), default=None
         Column of the record that says in which mode the unit or the plant is (an operating mode, a holiday),
@@ -38,7 +38,7 @@ class Baseline(ParameterGroup):
         their noise, and none where they stay. None: one level for all rows. "auto" is None for a unit; a detector
         then looks for a few levels between which the nominal record shifts. It knows neither "wander" nor periods.
     profile : {"auto", "calendar"} or None, default="auto"
-        Takes off at home what the times of rows tell, where that pays on stretches of the record left out: the level by
+        Removes what the times of rows predict, where that pays on held-out segments of the record: the level by
         time of day (and weekend, of two weeks or more) or the year, and up to three seasons that nobody named, which
         show as sharp lines of the spectrum. "calendar" leaves these out, and is what a detector takes "auto" for: a
         fault may have a period. Nothing of rows without times, or under privacy.
@@ -86,7 +86,7 @@ class Baseline(ParameterGroup):
             raise ValueError(f"mode={self.mode!r}: a detector takes the name of a column that tells the mode.")
 
     def taken_off(self) -> dict[str, Any]:
-        """Options by name of what a unit takes off at home, None for what it leaves.
+        """Options by name of what a unit removes from its own record, None for what it leaves.
 
         Returns
         -------

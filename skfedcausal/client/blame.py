@@ -1,4 +1,4 @@
-"""Which of its own tags a unit blames for something unusual, judged at home from its own rows.
+"""Which of its own tags a unit blames for something unusual, judged locally from its own rows.
 
 A vector autoregression of all tags of the unit says what is unusual about a segment of rows. For each tag in turn
 the segment is judged once more as if that tag had told nothing: the tag without which least is unusual is to
@@ -292,6 +292,6 @@ def tag_names(layout, unit):
 
 
 def rows_at_home(plant, unit, client, rows):
-    """A unit's rows of an episode (slice) of the record that it was asked about, less what it takes off at home."""
+    """A unit's rows of an episode (slice) of the record that it was asked about, less what its own model removes."""
     own = None if plant.index is None else plant.index[rows]
     return off_baseline(client, plant.outputs[plant.names.index(unit)][rows], own, (0,))[0]

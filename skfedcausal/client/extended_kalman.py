@@ -1,4 +1,4 @@
-"""A unit's own nonlinear model: extended Kalman filter with given maps or maps learned at home."""
+"""A unit's own nonlinear model: extended Kalman filter with given maps or maps learned by the unit."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -31,7 +31,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
     """Extended Kalman filter of one unit (eq. 1 and 2 of [1]_).
 
     The model is ``x[t] = f(x[t-1]) + w``, ``y[t] = h(x[t]) + v``. Give both maps as functions with the
-    covariances, or none of them: then the unit learns f and h at home from nominal measurements, on the
+    covariances, or none of them: then the unit learns f and h itself from nominal measurements, on the
     leading principal components.
 
     Parameters

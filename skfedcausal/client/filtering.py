@@ -38,10 +38,10 @@ class CheckedRecord(NamedTuple):
     """A record that was checked, and the model that is to look at it."""
 
     model: Any
-    Y: np.ndarray  # (n_samples, n_used), less what is taken off at home
+    Y: np.ndarray  # (n_samples, n_used), less what the unit's own model removes
     U: np.ndarray | None  # (n_samples, n_inputs)
     starts: tuple[int, ...]  # first rows of episodes
-    off: np.ndarray | None  # (n_samples, n_features), what is taken off at home
+    off: np.ndarray | None  # (n_samples, n_features), what the unit's own model removes
 
 
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, BaseEstimator):

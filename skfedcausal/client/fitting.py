@@ -99,7 +99,7 @@ def _is_sharp(wishes, state):
 
 
 def _noiseless(unit, client):
-    """The client without noise of its states, where its loadings and noise were learned at home."""
+    """The client without noise of its states, where its loadings and noise were learned by the unit."""
     own, (d, p) = unit.client, client.model.C.shape
     is_learned = isinstance(own, KalmanClient) and own.R is None and own.C is None and p <= d
     is_moved = client.model.variance is not None  # its own past follows levels that shift; the server finds them

@@ -1,4 +1,4 @@
-"""A unit's own linear model: identified at home or given, usable alone or as part of a federation."""
+"""A unit's own linear model: identified locally or given, usable alone or as part of a federation."""
 
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
@@ -74,9 +74,9 @@ class KalmanClient(HasBaseline, UnitClient):
         h[t])``, as Algorithm 1 of the first paper has it. None is the Kalman gain, from the stationary
         covariance on. Likelihoods and messages go by Q and R all the same.
     baseline : Baseline, default=None
-        What is taken off the record at home because rows alone tell it, ``Baseline(harmonics=24, trend="linear")``:
-        the operating point, seasons, a trend, modes and levels of episodes, see :class:`Baseline`. None takes off the
-        operating point and, of rows with times, what the times tell.
+        What the unit removes from its own record because row numbers alone predict it,
+        ``Baseline(harmonics=24, trend="linear")``: the operating point, seasons, a trend, modes and levels of episodes,
+        see :class:`Baseline`. None removes the operating point and, of rows with times, what the times predict.
     initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
         State h in the first row of every episode, for the unit's own filter, predictions, likelihood and
         smoother: of the stationary distribution (where A has none, of the steady errors of prediction around zero),

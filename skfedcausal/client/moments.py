@@ -1,4 +1,4 @@
-"""Lag covariances of one unit's measurements and inputs: all that identification at home works on."""
+"""Lag covariances of one unit's measurements and inputs: all that a unit's own identification works on."""
 
 from functools import cached_property
 

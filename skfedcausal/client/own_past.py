@@ -30,7 +30,7 @@ _LOG_2PI = np.log(2 * np.pi)
 
 @dataclass(frozen=True)
 class OwnPast:
-    """Sums of products of scaled rows ``[y, u]`` with themselves and the rows before them, at home only."""
+    """Sums of products of scaled rows ``[y, u]`` with themselves and the rows before them inside the unit only."""
 
     products: np.ndarray  # ((n_lags + 1) n_columns, the same), lag by lag
     n_lags: int

@@ -576,7 +576,7 @@ class LoadingError:
 
 
 def loading_error(client, message):
-    """Error of loadings identified at home; None where C was given."""
+    """Error of loadings identified locally; None where C was given."""
     model, info = client.model, message.information
     is_given = getattr(client, "C", None) is not None or (model.R.ndim == 2 and not model.is_sharp)
     if is_given or not info.determines_states:

@@ -17,7 +17,7 @@ _NAMES = {"column": "tag", "mean": "effect", "mean_low": "low", "mean_high": "hi
 
 def add_question(reader, *, required):
     """Let a command ask what other inputs do."""
-    reader.add_argument("--inputs", required=True, help="columns that are inputs, unit__tag, with commas between")
+    reader.add_argument("--inputs", required=True, help="columns that are inputs (unit__tag), separated by commas")
     reader.add_argument(
         "--do",
         action="append",
@@ -25,7 +25,7 @@ def add_question(reader, *, required):
         default=None if required else [],
         metavar="INPUT=VALUE",
         help="what replaces an input: a number, 'hold' (its first value), 'x1.1' (times), '+0.5' or '-0.5' "
-        "(added); may be given several times",
+        "(added); may be repeated",
     )
     reader.add_argument("--react", action="store_true", help="let the controllers of other units react")
     reader.add_argument(
@@ -33,7 +33,7 @@ def add_question(reader, *, required):
         action="append",
         default=[],
         metavar="[INPUT=]WORD",
-        help="when inputs were set: 'after' the row that they stand in was measured, 'before' it, or 'auto'",
+        help="when inputs are set: 'after' the measurements of their row, 'before' them, or 'auto'",
     )
     reader.add_argument(
         "--instrument", action="append", default=[], metavar="INPUT=OTHER", help="the input that moves an input"
@@ -43,7 +43,7 @@ def add_question(reader, *, required):
         action="append",
         default=[],
         metavar="TAG=LOW:HIGH",
-        help="between what a tag can be: stops of a valve, a full and an empty tank; may be given several times",
+        help="physical limits of a tag, such as the stops of a valve or a full and an empty tank; may be repeated",
     )
     add_max_time(reader)
 
@@ -100,6 +100,14 @@ def _rule(value):
     return float(value.removeprefix("="))
 
 
+def _in_words(value):
+    """What a rule does to an input, as in a sentence."""
+    signs = {"+": "raised by ", "-": "lowered by ", "x": "multiplied by ", "=": "at "}
+    if value == "hold":
+        return "held at its first value"
+    return signs[value[0]] + value[1:] if value[0] in signs else f"at {value}"
+
+
 def _sampled(texts):
     """A word for all inputs, or a dict of words by input."""
     words = dict(_pair(text, "--sampled") for text in texts if "=" in text)
@@ -124,18 +132,18 @@ def _limit(text):
 def _pair(text, option):
     name, sign, value = text.partition("=")
     if not (sign and name.strip() and value.strip()):
-        raise FileError(f"Got {option} {text!r}; give a name, '=' and what belongs to it.")
+        raise FileError(f"Got {option} {text!r}; give a name, '=' and its value.")
     return name.strip(), value.strip()
 
 
 def whatif(arguments):
     """Fit, replay the record, and write a table, a picture and the report."""
-    parser = parser_for("whatif", "Replay a record of your plant under other inputs.")
+    parser = parser_for("whatif", "Replay a record of your plant under different inputs.")
     add_question(parser, required=True)
     return run(parser, arguments, _whatif)
 
 
-def _whatif(plant, folder, options):
+def _whatif(plant, folder, options, notes):
     from ..displays import EffectDisplay  # matplotlib is optional
     from ..reports import whatif_page
 
@@ -144,8 +152,8 @@ def _whatif(plant, folder, options):
     answer = estimator.whatif(plant.frame, change, lengths=plant.lengths, **settings_of(options))
     write_csv(answer, folder / "whatif.csv")
     save_picture(folder / "whatif.png", lambda: EffectDisplay.from_whatif(answer))
-    words = {name: f"at {value}" for name, _, value in (text.partition("=") for text in options.do)}
-    whatif_page(answer, words, check=plant.check).write(folder / "report.html")
+    words = {name.strip(): _in_words(value.strip()) for name, _, value in (text.partition("=") for text in options.do)}
+    whatif_page(answer, words, check=plant.check, notes=notes()).write(folder / "report.html")
     estimator.report(folder / "plant.html", check=plant.check)
     mean = answer.groupby("column", sort=False)["effect"].mean()
     largest = mean.reindex(mean.abs().sort_values(ascending=False).index).head(10)
@@ -160,25 +168,23 @@ def impact(arguments):
         action="append",
         default=[],
         metavar="INPUT",
-        help="what did its move within the window do? Without it the input would have had the value before the window; "
-        "INPUT=VALUE for another; may be given several times",
+        help="what did its move within the window do? Compared with the value before the window, "
+        "or with VALUE in INPUT=VALUE; may be repeated",
     )
     parser.add_argument("--from", dest="start", required=True, metavar="TIME", help="first time or row of the window")
     parser.add_argument(
         "--to", dest="stop", metavar="TIME", help="first time or row after it; default: end of the file"
     )
+    parser.add_argument("--horizon", type=int, metavar="ROWS", help="rows to evaluate, from the start of the window on")
+    parser.add_argument("--confidence", type=float, default=0.9, help="coverage of bands (default: %(default)g)")
     parser.add_argument(
-        "--horizon", type=int, metavar="ROWS", help="rows from the start of the window that are looked at"
-    )
-    parser.add_argument("--confidence", type=float, default=0.9, help="of bands (default: %(default)g)")
-    parser.add_argument(
-        "--margin", type=float, default=0.1, help="standard deviations up to which there is no effect to speak of"
+        "--margin", type=float, default=0.1, help="effects below this many standard deviations count as none"
     )
     add_question(parser, required=False)
     return run(parser, arguments, _impact)
 
 
-def _impact(plant, folder, options):
+def _impact(plant, folder, options, notes):
     from ..reports import impact_page  # matplotlib is optional
 
     if bool(options.moved) == bool(options.do):
@@ -203,7 +209,7 @@ def _impact(plant, folder, options):
     write_csv(found.total, folder / "impact.csv")
     write_csv(found.table, folder / "rows.csv")
     save_picture(folder / "impact.png", found.plot)
-    impact_page(found, title, plant.check).write(folder / "report.html")
+    impact_page(found, title, plant.check, notes()).write(folder / "report.html")
     estimator.report(folder / "plant.html", check=plant.check)
     table = (
         found.total[_SHOWN]
@@ -221,7 +227,8 @@ def window_of(plant, options):
     if not 0 <= start < stop <= len(plant.frame):
         raise FileError(
             f"--from {options.start} --to {options.stop or 'the end'} are the rows {start} to {stop} of "
-            f"{len(plant.frame)}: that is no window. Give its first time and the first one after it."
+            f"{len(plant.frame)}: that window is empty or outside the record. "
+            "Give its first time and the first one after it."
         )
     return start, stop
 
@@ -231,7 +238,7 @@ def _row(text, index):
     if text.isdecimal():
         return int(text)
     if not isinstance(index, pd.DatetimeIndex):
-        raise FileError(f"{text!r} is no number of a row, and the file has no times.")
+        raise FileError(f"{text!r} is not a row number, and the file has no times.")
     return row_at(text, index)
 
 

@@ -12,15 +12,15 @@ def main(arguments):
     return run(parser, arguments, _links)
 
 
-def _links(plant, folder, options):
+def _links(plant, folder, options, notes):
     from ..displays import LinkMatrixDisplay  # matplotlib is optional
-    from ..reports.plant import ranked_links
+    from ..reports.plant import plant_page, ranked_links
 
     estimator = FederatedGrangerEstimator(server=server_of(options)).fit(plant.frame, lengths=plant.lengths)
     links = ranked_links(estimator.links_)
     write_csv(links, folder / "links.csv")
     save_picture(folder / "links.png", lambda: LinkMatrixDisplay.from_estimator(estimator))
-    estimator.report(folder / "report.html", X=plant.frame, check=plant.check)
+    plant_page(estimator, X=plant.frame, check=plant.check, notes=notes()).write(folder / "report.html")
     found = told_links(links)
     shown = found[["cause", "effect", "verdict", "strength", "low", "high", "norm", "p_adjusted", "because"]]
     told = shown.to_string(index=False, float_format=lambda x: f"{x:.3g}")

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,22 +48,20 @@ def parser_for(command, description):
         "--fix",
         metavar="WHAT",
         default="",
-        help=f"put right what the check finds: all, or some of {', '.join(NAMES)} with commas between",
+        help=f"fix what the check finds: all, or some of {', '.join(NAMES)}, separated by commas",
     )
-    reader.add_argument("--anyway", action="store_true", help="go on although something has to be fixed first")
+    reader.add_argument("--anyway", action="store_true", help="continue although something should be fixed first")
     reader.add_argument(
-        "--drop", action="append", default=[], metavar="COLUMN", help="leave a column out (* and ? hold)"
+        "--drop", action="append", default=[], metavar="COLUMN", help="drop columns; wildcards * and ? allowed"
     )
-    reader.add_argument("--bad", action="append", default=[], metavar="MARK", help="a text or number that is no value")
-    reader.add_argument(
-        "--time", metavar="COLUMN", help="column of the times, where its name is none of the usual ones"
-    )
+    reader.add_argument("--bad", action="append", default=[], metavar="MARK", help="text or number of a missing value")
+    reader.add_argument("--time", metavar="COLUMN", help="column that holds the times, if it has an unusual name")
     reader.add_argument(
         "--dayfirst",
         action=argparse.BooleanOptionalAction,
-        help="03/04/2026 is the third of April, or with --no- of March",
+        help="read 03/04/2026 as 3 April, or with --no-dayfirst as 4 March",
     )
-    reader.add_argument("--names", metavar="NAMES", help="names of the columns of a file without a header, by commas")
+    reader.add_argument("--names", metavar="NAMES", help="column names of a file without a header, with commas")
     reader.add_argument(
         "--hold",
         default="auto",
@@ -70,14 +69,14 @@ def parser_for(command, description):
         help="how long a stored value of an archive of changes holds: auto (the longest usual silence of its tag), "
         "none, or a time such as 10min (default: %(default)s)",
     )
-    reader.add_argument("--query", metavar="SQL", help="what to read of a database that has several tables")
+    reader.add_argument("--query", metavar="SQL", help="what to read from a database with several tables")
     reader.add_argument(
         "--roles",
         metavar="FILE",
-        help="CSV of the roles of tags, column and role: roles.csv of an earlier run, corrected",
+        help="CSV of tag roles (column, role): roles.csv of an earlier run, corrected",
     )
-    reader.add_argument("--every", help="step of the table, for example 10s; default: that of the file")
-    reader.add_argument("--tz", help="zone of the plant's clock, for example Europe/Berlin")
+    reader.add_argument("--every", help="time step, for example 10s; default: that of the file")
+    reader.add_argument("--tz", help="time zone of the plant, for example Europe/Berlin")
     reader.add_argument("--out", help="folder for the results; default: the file's name and the command")
     return reader
 
@@ -89,7 +88,7 @@ def add_max_time(reader):
         type=_seconds,
         default=_MAX_TIME,
         metavar="SECONDS",
-        help="work that the fit may take; what it has by then is the answer, which says so (default: %(default)g)",
+        help="time limit of the fit; it keeps the best result so far and says so (default: %(default)g)",
     )
 
 
@@ -131,15 +130,20 @@ def run(reader, arguments, work):
         at_most = getattr(options, "max_time", None)
         with warnings.catch_warnings(record=True) as caught, ticking("learning", at_most):
             warnings.simplefilter("always")
-            lines = work(moving(learned), folder, options)
+            lines = work(moving(learned), folder, options, partial(_notes, caught))
     except (OSError, ValueError, ImportError) as error:
         print(f"{reader.prog}: {error}", file=sys.stderr)
         return FAILED
-    for text in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)):
+    for text in _notes(caught):
         print(f"Note: {text}", file=sys.stderr)
     written = ", ".join(sorted(path.name for path in folder.iterdir()))
     print("\n".join(["", *lines, f"Written to {folder.resolve()}: {written}"]))
     return 0
+
+
+def _notes(caught):
+    """What was warned of so far, each once: a page shows it as the terminal does."""
+    return list(dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)))
 
 
 def _name_of(source):
@@ -175,7 +179,7 @@ def _with_all(arguments):
 def _stopped(reader, plant):
     """Say what has to be put right before a fit; the exit code."""
     print("\n".join([f"{reader.prog}: fix first:", *(f"  {text}" for text in plant.fix_first)]), file=sys.stderr)
-    print("Give --fix to put right what can be, each said, or --anyway to go on as it is.", file=sys.stderr)
+    print("Give --fix to repair what can be (each repair is listed), or --anyway to continue.", file=sys.stderr)
     return WRONG
 
 
@@ -184,7 +188,7 @@ def read_plant_file(options):
     named = [("", "", text) if is_address(text) else text.partition("=") for text in options.file]
     several = len(named) > 1 or bool(named[0][1] and not Path(options.file[0]).exists())
     if several and not all(sign for _, sign, _ in named):
-        raise FileError(f"Got {len(named)} files; say which unit each one is: boiler=boiler.csv turbine=turbine.csv.")
+        raise FileError(f"Got {len(named)} files; name their units: boiler=boiler.csv turbine=turbine.csv.")
     exports: dict[str, list[str]] = {}
     for unit, _, path in named if several else ():
         exports.setdefault(unit, []).append(path)
@@ -210,7 +214,7 @@ def row_at(text, index):
     try:
         time = pd.Timestamp(text)
     except ValueError:
-        raise FileError(f"{text!r} is no time such as {index[0]}, and no number.") from None
+        raise FileError(f"{text!r} is not a time such as {index[0]}, nor a number.") from None
     return int(index.searchsorted(time.tz_localize(index.tz) if time.tz is None else time.tz_convert(index.tz)))
 
 

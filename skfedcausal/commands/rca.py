@@ -17,13 +17,13 @@ def main(arguments):
     """Fit to the nominal part, look at the rest, and write a table, pictures and a report per incident."""
     parser = parser_for("rca", "Find incidents in a record of your plant and the units they began in.")
     parser.add_argument(
-        "--nominal", default="0.5", help="normal operation: share of the rows, or the time at which it ended"
+        "--nominal", default="0.5", help="normal operation: a share of the rows, or the time at which it ended"
     )
-    parser.add_argument("--false-alarms", default="0.001", help="budget: per time step, or for instance '1 per day'")
+    parser.add_argument("--false-alarms", default="0.001", help="false alarms allowed per step, or '1 per day'")
     return run(parser, arguments, _rca)
 
 
-def _rca(plant, folder, options):
+def _rca(plant, folder, options, notes):
     nominal, later = _split(plant, options.nominal)
     detector = FederatedRCADetector(false_alarm_rate=_budget(options.false_alarms))
     detector.fit(nominal.frame, lengths=nominal.lengths)
@@ -31,7 +31,7 @@ def _rca(plant, folder, options):
     write_csv(incidents, folder / "incidents.csv")
     if incidents.empty:
         return ["No incident."]
-    blamed = _pages(detector, incidents.head(_MOST_PAGES), later, folder, levels)
+    blamed = _pages(detector, incidents.head(_MOST_PAGES), later, folder, {"levels": levels, "notes": notes()})
     shown = incidents[["start", "detected", "end", "root", "probability", "kind"]].join(blamed)
     lines = [shown.to_string(index=False, float_format=lambda x: f"{x:.2f}", na_rep="")]
     if len(incidents) > _MOST_PAGES:
@@ -39,11 +39,11 @@ def _rca(plant, folder, options):
     return lines
 
 
-def _pages(detector, incidents, record, folder, levels):
+def _pages(detector, incidents, record, folder, known):
     """Write a picture, the tags of the unit and a page for each incident; the tag to blame first."""
     from ..reports import incident_page
 
-    about = {"lengths": record.lengths, "levels": levels, "check": record.check}
+    about = {"lengths": record.lengths, "check": record.check, **known}
     blamed = {}
     for k, (row, incident) in enumerate(incidents.iterrows(), start=1):
         tags = inspection.tags(detector, record.frame, incident, lengths=record.lengths)
@@ -65,7 +65,7 @@ def _split(plant, nominal):
         share = float(nominal)
     except ValueError:
         if not isinstance(table.index, pd.DatetimeIndex):
-            raise FileError(f"--nominal {nominal} is a time and the file has none; give a share.") from None
+            raise FileError(f"--nominal {nominal} is a time, but the file has no times; give a share.") from None
         rows = row_at(nominal, table.index)
     else:
         rows = int(share * len(table))

@@ -10,7 +10,7 @@ from ..sites.site import read_site_settings
 from . import plan
 from ._shared import answer, parser, report
 
-_TEXT = "{site}: {bytes_up:,} bytes left, {bytes_down:,} bytes came, {refused} refused. Account: {ledger}"
+_TEXT = "{site} sent {bytes_up:,} bytes and received {bytes_down:,}; {refused} refused. Ledger: {ledger}"
 _TURN = 60.0  # seconds that a one-way site, which a timer may start too early, waits for the one before
 _PAUSE = 1.0  # seconds between two looks for a further batch
 

@@ -11,16 +11,16 @@ from ..sites.site import read_site_settings
 from ._shared import answer, parser
 
 _VERIFIED = (
-    "{ledger}: chain of hashes intact, {entries} packets, {bytes_up:,} bytes left, {bytes_down:,} bytes came, "
+    "{ledger}: chain of hashes intact, {entries} packets, {bytes_up:,} bytes sent, {bytes_down:,} bytes received, "
     "{refused} refused.\nLast hash: {head}"
 )
 _REPAIRED = (
     "{ledger}: {kept} lines are intact and kept. Lost as evidence, from line {first_bad} on: {lost} lines "
-    "({reason}), which said that {lost_bytes:,} bytes left in {lost_packets} packets; they still count against "
+    "({reason}), which recorded {lost_bytes:,} bytes sent in {lost_packets} packets; they still count against "
     "the limits. The broken ledger is kept as {broken}."
 )
-_REVOKED = "{revoked}: out of use here. The other side has to revoke its copy, too."
-_MADE = "{key}: bring a copy to the server by a way that you trust."
+_REVOKED = "{revoked}: revoked here. The other side has to revoke its copy, too."
+_MADE = "{key}: bring a copy to the server over a channel that you trust."
 
 
 def verify(arguments):
@@ -63,7 +63,7 @@ def _verify(options):
 
 def repair(arguments):
     """Put a new ledger in the place of a broken one, which is kept."""
-    reader = parser("repair", "Go on with a site's broken ledger; what its lines said is kept and told.")
+    reader = parser("repair", "Continue from a site's broken ledger; intact lines are kept, lost ones reported.")
     return answer(reader, arguments, _repair, _REPAIRED.format_map)
 
 
@@ -75,11 +75,11 @@ def _repair(options):
 
 def key(arguments):
     """Make a key, or revoke one."""
-    reader = parser("key", "Make a key for a site, or take one out of use.", settings=False)
+    reader = parser("key", "Make a key for a site, or revoke one.", settings=False)
     reader.add_argument("path", type=Path, help="file to write; must not exist, or be revoked")
     reader.add_argument("--pair", action="store_true", help="a private key, and the public one beside it (.pub)")
-    reader.add_argument("--until", metavar="DAY", help="last day on which it is taken, as 2027-12-31")
-    reader.add_argument("--revoke", action="store_true", help="take the key in this file out of use")
+    reader.add_argument("--until", metavar="DAY", help="last day on which it is valid, as 2027-12-31")
+    reader.add_argument("--revoke", action="store_true", help="revoke the key in this file")
     return answer(reader, arguments, _make, lambda made: (_MADE if "key" in made else _REVOKED).format_map(made))
 
 

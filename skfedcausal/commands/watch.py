@@ -25,7 +25,7 @@ def main(arguments):
     The exit code is 0 without an incident, 3 with one, 1 where settings are wrong or the source is not there, and 2
     where the command was called wrongly.
     """
-    reader = parser("watch", "Follow a live source of your plant's rows and tell of incidents.", json=False)
+    reader = parser("watch", "Monitor a live source of plant data and report incidents.", json=False)
     path = reader.parse_args(arguments).settings
     try:
         with sentences():

@@ -134,7 +134,7 @@ class PlantData:
         return replace(self, outputs=tuple(outputs)) if unseen else self
 
     def stretches(self, kept: Sequence[tuple[int, int]]) -> Self:
-        """Some stretches of rows as episodes.
+        """Some runs of rows as episodes.
 
         Parameters
         ----------

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from .. import inspection
 from ..given import Setting
 from ..optional import import_optional
-from ._base import COLOURS, TITLES, Display, added_up, draw_three, few_ticks, legend_below, line_look, short
+from ._base import COLOURS, TITLES, Display, added_up, draw_three, few_ticks, legend_below, line_look
 
 if TYPE_CHECKING:
     from ..estimators.counterfactual import FederatedCounterfactualEstimator
@@ -162,9 +162,9 @@ class EffectDisplay:
             bands = {"effect_low": rows["low"] - rows["factual"], "effect_high": rows["high"] - rows["factual"]}
             rows = rows.assign(**bands)
             draw_three(panels, rows, added_up(rows), (_WAS, _WOULD))
-            panels[0].set_ylabel(short(column, 20), fontsize="small")
-        for ax, title in zip(axes[0], ("measurements", *TITLES), strict=True):
-            ax.set_title(title, fontsize="medium")
+            panels[0].set_title(str(column), loc="left", fontsize="small", pad=3)
+            for ax, title in zip(panels[1:], TITLES, strict=True):
+                ax.set_title(title, loc="left", fontsize="small", pad=3)
         few_ticks(axes[-1], self.table["time"])
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
         return figure, axes
@@ -184,7 +184,7 @@ class EffectDisplay:
             ax.fill_between(rows["time"], rows["low"], rows["high"], color=COLOURS[1], alpha=0.25, linewidth=0)
             ax.axhline(0, color="0.5", linewidth=0.8)
             ax.plot(rows["time"], rows["counterfactual"], color=COLOURS[1], linewidth=1, label=_WOULD)
-            ax.set_title(short(column, 30), fontsize="medium")
+            ax.set_title(str(column), fontsize="small")
         lowest = axes[max(n - across, 0) : n]
         few_ticks(lowest, self.table["time"])
         for ax in lowest:

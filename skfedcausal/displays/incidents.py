@@ -341,7 +341,8 @@ class TagDisplay(Display):
         start, end = self.incident["start"], self.incident["end"]
         stop = trend.index[-1] if pd.isna(end) else min(end, trend.index[-1])
         ax.axvspan(*self._places(pd.Index([start, stop])), color="0.9", zorder=0)
-        ax.set(ylabel=short(trend.index.name, 30), xlim=(x[0], x[-1]))
+        ax.set_title(str(trend.index.name), loc="left", fontsize="small", pad=3)
+        ax.set_xlim(x[0], x[-1])
         ax.set_xlabel("time" if isinstance(trend.index, pd.DatetimeIndex) else "row")
         small_legend(ax, loc="best")
 

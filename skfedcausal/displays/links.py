@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 _MARKS = {"influence": "●", "coupled": "◆", "cannot tell": "?", "shared driver": "◇"}
 _NOTHING = ("no influence", "negligible")
 _DARK = 0.55  # of the scale of colours, from which on black cannot be read
-_COLOURS = {"influence": COLOURS[0], "coupled": "0.6"}
+_COLOURS = {"influence": COLOURS[0], "coupled": "0.5"}
+_GRADES = (*_COLOURS, "cannot tell")
+_MOST_SHARES = 12  # influences with their share beside the arrow
+_OUTSIDE = 5.0  # times the upper quartile of strengths: what is beyond has the colour and the width of the end
 _MOST_INCHES = 18.0  # of a graph from left to right, and
 _MOST_ARROWS = 150  # in it; with more the circle shows as much
 
@@ -25,8 +28,24 @@ _MOST_ARROWS = 150  # in it; with more the circle shows as much
 def sizes_of(links):
     """How large links are, and in what: shares of the effect's news, norms of blocks where a table has no shares."""
     if "strength" in links and (links["strength"].notna().any() or "norm" not in links):
-        return links["strength"].clip(lower=0), "share of the effect's news"
+        return links["strength"].clip(lower=0), "share of what is unpredicted"
     return links["norm"], "norm of the block"
+
+
+def _end_of_scale(strength):
+    """End of a scale of colours that one link cannot set: the strongest, or well above what most links have."""
+    there = strength[strength > 0]
+    return min(there.max(), _OUTSIDE * np.quantile(there, 0.75)) if len(there) else 0.0
+
+
+def _one_line_each(links):
+    """Links to draw: pairs that are coupled both ways once, as strong as the stronger, with `both` set."""
+    ranked = links.sort_values("size", ascending=False, kind="stable")
+    ends = pd.Series([tuple(sorted(map(str, pair))) for pair in zip(ranked["cause"], ranked["effect"], strict=True)])
+    ends.index, coupled = ranked.index, ranked["verdict"] == "coupled"
+    again = coupled & ends.where(coupled).duplicated()
+    twice = coupled & ends.where(coupled).duplicated(keep=False)
+    return ranked.assign(both=twice)[~again].sort_index()
 
 
 class LinkMatrixDisplay(Display):
@@ -164,11 +183,12 @@ class LinkMatrixDisplay(Display):
     def _draw(self, ax, vmax=None, colorbar=True):
         cmap = self._pyplot().get_cmap("Blues").with_extremes(bad="0.85")
         shown = np.where(np.isin(self.verdict, _NOTHING), 0.0, self.strength)
-        top = np.nanmax(shown, initial=0.0) if vmax is None else vmax
+        top = _end_of_scale(shown) if vmax is None else vmax
         roots = self._pyplot().matplotlib.colors.PowerNorm(0.5, 0, top or 1.0)  # one strong link leaves others seen
         self.image_ = ax.imshow(shown, cmap=cmap, norm=roots)
         if colorbar:
-            ax.figure.colorbar(self.image_, ax=ax, shrink=0.8, label=self.unit)
+            more = "max" if np.nanmax(shown, initial=0.0) > top else "neither"
+            ax.figure.colorbar(self.image_, ax=ax, shrink=0.8, label=self.unit, extend=more)
         size = None if self.intervals is None else "small"
         for row, col in zip(*np.nonzero(np.isfinite(self.strength)), strict=True):
             label = self._label(row, col)
@@ -191,11 +211,26 @@ class LinkMatrixDisplay(Display):
         return f"{mark}\n{low:.2f}–{high:.2f}".lstrip()
 
 
+def _looks_of(grade):
+    """Line of a link of a grade."""
+    known = grade in _COLOURS
+    return {
+        "linewidth": 1.5 if known else 0.8,
+        "linestyle": "-" if known else "--",
+        "color": _COLOURS.get(grade, "0.5"),
+    }
+
+
+def _has(links, grade):
+    return (links["verdict"] == grade).any()
+
+
 class LinkGraphDisplay(Display):
     """Units from left to right as influence flows, an arrow for every influence that was found.
 
-    Arrows are as wide as influences are strong. Pairs that are coupled, so that a driver of both cannot be told from a
-    link, are grey; pairs about which nothing can be said are dashed; pairs without influence are left out, and units
+    Arrows are as wide as influences are strong, with their share where it is known. Pairs that are coupled, where a
+    common driver would explain a link as well, are grey, those coupled both ways without a head; pairs about which
+    nothing can be said are dashed; pairs without influence are left out, and units
     without any link stand below. A link that acts later than in the next row says when. Plants with more links than a
     page has room for are drawn on a circle. Use :meth:`from_estimator` or :meth:`from_links`; the constructor only
     stores.
@@ -218,7 +253,7 @@ class LinkGraphDisplay(Display):
     >>> from skfedcausal.displays import LinkGraphDisplay
     >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
     >>> display = LinkGraphDisplay.from_estimator(FederatedGrangerEstimator().fit(X))
-    >>> [text.get_text() for text in display.ax_.texts if text.get_text()]
+    >>> [text.get_text() for text in display.ax_.texts if "unit" in text.get_text()]
     ['unit0', 'unit1', 'unit2']
     """
 
@@ -310,9 +345,11 @@ class LinkGraphDisplay(Display):
         """
         if layout not in (None, "flow", "circle"):
             raise ValueError(f"Got layout={layout!r}; give 'flow', 'circle' or None.")
-        kept = [*_COLOURS, "cannot tell"] if undecided else [*_COLOURS]
+        kept = _GRADES if undecided else [*_COLOURS]
         found = self.links[self.links["verdict"].isin(kept)]
-        self._drawn_links = found.assign(size=sizes_of(found)[0].fillna(0.0))
+        few = (found["verdict"] == "influence").sum() <= _MOST_SHARES
+        self._shares = few and sizes_of(found)[0].name == "strength"
+        self._drawn_links = _one_line_each(found.assign(size=sizes_of(found)[0].fillna(0.0)))
         pairs = {(link.cause, link.effect): float(link.size) for link in self._drawn_links.itertuples()}
         self._plan = FlowPlan(self.names, pairs) if layout == "flow" else CirclePlan(self.names)
         if layout is None and len(pairs) <= _MOST_ARROWS:
@@ -324,18 +361,29 @@ class LinkGraphDisplay(Display):
         return self._plan.size
 
     def _draw(self, ax):
-        labels, found = self._plan.draw_names(ax), self._drawn_links
-        top = found["size"].max() if (found["size"] > 0).any() else 1.0
+        labels, found, lines = self._plan.draw_names(ax), self._drawn_links, self._pyplot().matplotlib.lines
+        top = _end_of_scale(found["size"].to_numpy(dtype=float)) or 1.0
         for link in found.itertuples():
-            look = {"linewidth": 0.8, "linestyle": "--", "color": "0.5"}
+            look = _looks_of(link.verdict)
             if link.verdict in _COLOURS:
-                look = {"linewidth": 0.7 + 2.5 * link.size / top, "linestyle": "-", "color": _COLOURS[link.verdict]}
-            middle = self._plan.draw_arrow(ax, link.cause, link.effect, labels, look | {"arrowstyle": "-|>"})
-            if middle is not None and getattr(link, "delay", 1) > 1:
-                text = {"ha": "center", "va": "center", "fontsize": "small", "color": "0.3"}
+                look |= {"linewidth": 0.7 + 2.5 * min(link.size / top, 1.0)}
+            heads = {"arrowstyle": "-" if link.both else "-|>"}
+            middle = self._plan.draw_arrow(ax, link.cause, link.effect, labels, look | heads)
+            if words := self._words(link) if middle is not None else "":
+                text = {"ha": "center", "va": "center", "fontsize": "small", "color": "0.3", "zorder": 4}
                 box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-                ax.text(*middle, f"{link.delay:.0f} rows later", bbox=box, **text)
+                ax.text(*middle, words, bbox=box, **text)
+        handles = [lines.Line2D([], [], label=grade, **_looks_of(grade)) for grade in _GRADES if _has(found, grade)]
+        if len(handles) > 1:
+            place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": len(handles)}
+            ax.legend(handles=handles, frameon=False, fontsize="small", **place)
         ax.set_axis_off()
+
+    def _words(self, link):
+        """Share of an influence and when it acts, beside its arrow."""
+        share = f"{link.size:.0%}" if link.verdict == "influence" and self._shares else ""
+        later = f"{link.delay:.0f} rows later" if getattr(link, "delay", 1) > 1 else ""
+        return ", ".join(filter(None, (share, later)))
 
 
 class SpectrumDisplay(Display):

@@ -10,7 +10,7 @@ from ..containers import read_plant
 from ..containers.rows import position
 from ..given import Record
 from ..optional import import_optional
-from ._base import COLOURS, few_ticks, short
+from ._base import COLOURS, few_ticks
 
 _MOST_TAGS, _PER_UNIT = 6, 2  # drawn unless columns are named: in all, and of a unit
 _COLUMNS = 500  # points across the picture: with more rows each shows the range of several
@@ -20,8 +20,8 @@ _USUAL = 1.0, 99.0  # percentiles of the rows before
 class TrendDisplay:
     """Measurements as they were recorded, one panel per tag; a window and what was usual before it are shaded.
 
-    Of many rows a panel shows the range of each few, so that no peak is lost. Use :meth:`from_record`; the
-    constructor only stores.
+    Of many rows a panel shows the range and the median of each few, so that no peak is lost. Use
+    :meth:`from_record`; the constructor only stores.
 
     Parameters
     ----------
@@ -119,13 +119,13 @@ class TrendDisplay:
         """
         plt = import_optional("matplotlib.pyplot", "plot", "A TrendDisplay")
         n = self.frame.shape[1]
-        size = {"figsize": (8.5, 0.9 + 1.15 * n), "layout": "constrained"}
+        size = {"figsize": (8.5, 0.7 + 1.35 * n), "layout": "constrained"}
         self.figure_, axes = plt.subplots(n, 1, sharex=True, squeeze=False, **size)
         self.ax_ = axes[:, 0]
         time = self.frame.index.to_series()
         for ax, column in zip(self.ax_, self.frame, strict=True):
             self._draw(ax, time, self.frame[column].to_numpy(dtype=float))
-            ax.set_ylabel(short(column, 20), fontsize="small", rotation=0, ha="right", va="center")
+            ax.set_title(str(column), loc="left", fontsize="small", pad=3)
         few_ticks(self.ax_[-1:], time)
         if not isinstance(self.frame.index, pd.DatetimeIndex):
             self.ax_[-1].set_xlabel("row")
@@ -145,7 +145,8 @@ class TrendDisplay:
             ax.plot(time, values, color=COLOURS[0], linewidth=1)
         else:
             groups = pd.Series(values).groupby(np.arange(len(values)) // every)
-            ax.fill_between(time.iloc[::every], groups.min(), groups.max(), color=COLOURS[0], linewidth=0.6)
+            ax.fill_between(time.iloc[::every], groups.min(), groups.max(), color=COLOURS[0], alpha=0.3, linewidth=0)
+            ax.plot(time.iloc[::every], groups.median(), color=COLOURS[0], linewidth=1)
         ax.margins(x=0)
 
 

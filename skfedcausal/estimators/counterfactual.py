@@ -112,7 +112,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         (``same_row_p_value``), and whether earlier inputs did what the plant says (``misfit_p_value``). The
         likelihood given the inputs stays valid with feedback; where that is found, the standard errors of
         effects come from its observed curvature (those in `links_` do not) and the law of the controllers is
-        identified at home.
+        identified locally.
     instruments_ : DataFrame
         One row per instrument: ``input, instrument, share``, of the input's variance that it explains, ``statistic``,
         the F statistic of that, which should be above 10.

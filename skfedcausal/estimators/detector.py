@@ -64,7 +64,7 @@ class FederatedRCADetector(WatchingDetector):
     Parameters
     ----------
     client : KalmanClient, object, list or dict, default=None
-        Model of the units, as in :class:`FederatedGrangerEstimator`. None identifies every unit at home with
+        Model of the units, as in :class:`FederatedGrangerEstimator`. None lets every unit identify itself with
         as many states as a watched unit needs.
     client_labels : "from_columns", array-like or callable, default="from_columns"
         Which unit a column of a table belongs to. Actuators are best given as sensors of their unit: a

@@ -17,7 +17,7 @@ from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
 _SHORTEST = 20  # rows that are kept between two shifts of levels
-_AT_HOME = ("harmonics", "trend", "mode", "levels")
+_OWN_MODEL = ("harmonics", "trend", "mode", "levels")
 
 
 @explained
@@ -34,7 +34,7 @@ class FederatedGrangerEstimator(PlantEstimator):
     ----------
     client : KalmanClient, object, list or dict, default=None
         Model of the units: one template for all (cloned), or one per unit as a list or as a dict by name.
-        None identifies every unit at home. Objects other than a KalmanClient are used as they are.
+        None lets every unit identify itself. Objects other than a KalmanClient are used as they are.
     client_labels : "from_columns", array-like or callable, default="from_columns"
         Which unit a column of a table belongs to: read from ``unit__sensor`` names, or one label per
         column, or a function of the column.
@@ -261,8 +261,8 @@ def remedies(estimator, cut=True):
 def _asked(client, failed):
     """Have every unit take off what some have; settings that were given stay. Levels that move are trends as well."""
     options = group_of(client, "baseline").taken_off()
-    wanders = "steady sensors" in failed and options["levels"] is None
-    slow = {"steady sensors": ("levels", "wander")} if wanders else {"no trend": ("trend", "smooth")}
+    drifts = "steady sensors" in failed and options["levels"] is None
+    slow = {"steady sensors": ("levels", "wander")} if drifts else {"no trend": ("trend", "smooth")}
     wanted = {"no season": ("harmonics", "auto"), **slow}
     asked = {option: value for check, (option, value) in wanted.items() if check in failed}
     return {option: value for option, value in asked.items() if options[option] is None}
@@ -272,7 +272,7 @@ def _segments(table, client, n_samples):
     """Rows (start, stop) between shifts of levels, None where none were found or levels are taken off already."""
     shifts = table.attrs.get(SHIFTS)
     options = group_of(client, "baseline").taken_off()
-    if not shifts or any(options[option] is not None for option in _AT_HOME):
+    if not shifts or any(options[option] is not None for option in _OWN_MODEL):
         return None
     edges = [0, *(row for shift in shifts for row in shift), n_samples]
     return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _SHORTEST]

@@ -50,7 +50,7 @@ class LostUnits:
     For :class:`~skfedcausal.LikelihoodServer` lost answers are missing data. A unit that never sent a message
     is not part of the plant: the estimate is the maximum of the likelihood of the others' measurements. One
     that is lost in a later round keeps its message, which stays true. One that does not take its reply has an
-    estimate at the server and no augmenter at home.
+    estimate at the server and no augmenter in the unit.
 
     Examples
     --------

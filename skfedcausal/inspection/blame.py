@@ -34,7 +34,7 @@ class IncidentAtHome(NamedTuple):
 
 
 def tags(est: "FederatedRCADetector", X: Record, incident: Any, *, lengths: Lengths = None) -> pd.DataFrame:
-    """Tags of the unit where an incident began, the one to blame first: what the unit finds at home.
+    """Tags of the unit where an incident began, the one to blame first: what the unit finds in its own rows.
 
     Parameters
     ----------

@@ -126,7 +126,7 @@ def privacy_curve(
 
 
 class _Outcome(NamedTuple):
-    """Links of a fit, its largest noise, and its forecast errors in standard deviations, judged at home."""
+    """Links of a fit, its largest noise, and its forecast errors in standard deviations, judged locally."""
 
     links: set
     noise_to_signal: float

@@ -113,7 +113,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     open_order: bool | None = wire("flag", "whether others may add states", default=None)
     sketch: ArrayOrNone = wire("halves m d", "sums of what states and own past leave of sensors", default=None)
     outdated: bool | None = wire("flag", "whether the unit's model fits no longer", default=None)
-    wanders: float | None = wire("number", "period in rows from which on the unit's sensors wander", default=None)
+    wanders: float | None = wire("number", "period in rows from which on the unit's sensors drift", default=None)
     clock: ArrayOrNone = wire(
         "numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None
     )
@@ -404,7 +404,7 @@ class Acknowledgement(Message, op="done"):
 
 
 class SmoothedReply(Message, op="refine", answer=StateMessage):
-    """The unit's smoothed states, to re-estimate its sensors at home.
+    """The unit's smoothed states, to re-estimate its sensors locally.
 
     They are given all units' messages.
 

@@ -261,7 +261,7 @@ class CorrectionMoments(Message, op="correction", first="cross cross_states cons
 class BlockRow(Message, op="blocks", answer=CorrectionMoments):
     """Blocks of the plant that belong to this unit: the influence of the others on it.
 
-    These are ``[A_mn, B_mn]``, n other than m, as the server has them or as solved at home.
+    These are ``[A_mn, B_mn]``, n other than m, as the server has them or as solved by the unit.
 
     Attributes
     ----------

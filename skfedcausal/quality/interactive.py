@@ -9,8 +9,10 @@ from string import Template
 import numpy as np
 import pandas as pd
 
+from ..containers.layout import listed
+
 _WIDTH, _HEIGHT = 120, 28  # of a small picture, in pixels
-_VERDICTS = {"ok": "good", "fix first": "bad", "not usable": "bad", "moves": "odd"}
+_VERDICTS = {"ok": "good", "fix first": "bad", "not usable": "bad", "level not constant": "odd"}
 _SHOWN = {
     "units": ["unit", "tags", "usable", "gaps", "clock", "verdict", "findings", "advice"],
     "findings": ["unit", "column", "kind", "start", "end", "detail", "advice"],
@@ -21,8 +23,10 @@ _PAGE = """<!DOCTYPE html>
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';
 script-src 'unsafe-inline'">
 <title>$title</title></head><body style="margin:0 auto;max-width:80rem;padding:1rem;font:16px/1.5 system-ui,sans-serif;
-background:Canvas;color:CanvasText;color-scheme:light dark"><h1 style="font-size:1.5rem">$title</h1>
-$table</body></html>
+background:Canvas;color:CanvasText;color-scheme:light dark;overflow-wrap:break-word"><h1
+style="font-size:1.5rem;line-height:1.25;margin:0">$title</h1>
+<p style="font-size:1.1rem;border-left:.3rem solid #0072B2;padding:.4rem .9rem;max-width:46rem">$lead</p>
+$table$first</body></html>
 """
 
 
@@ -33,16 +37,30 @@ def table_html(check):
     counts = {f"n_{name}": len(table) for name, table in tables.items()}
     template = Template(files(__package__).joinpath("table.html").read_text("utf-8"))
     first = len(check.fix_first)
-    words = f"{first} to be put right first" if first else "nothing to be put right first"
+    words = f"{first} to fix first" if first else "nothing to fix first"
     return template.substitute(parts, **counts, words=words, key=f"check-{secrets.token_hex(6)}")
 
 
 def write_page(check, path, title):
     """Write a page with the table; its path."""
     path = Path(path)
-    texts = {"title": escape(str(title)), "table": table_html(check)}
+    steps = "".join(f"<li>{escape(text)}</li>" for text in check.fix_first)
+    first = f'<h2 style="font-size:1.15rem">What to check first</h2><ol style="max-width:46rem">{steps}</ol>'
+    texts = {"title": escape(str(title)), "table": table_html(check), "lead": escape(_answer(check))}
+    texts["first"] = first if steps else ""
     path.write_text(Template(_PAGE).substitute(texts), encoding="utf-8")
     return path
+
+
+def _answer(check):
+    """What the check found, in a sentence."""
+    units = check.units
+    ready, count = int((units["verdict"] == "ok").sum()), len(units)
+    names = units.loc[units["verdict"].isin(["fix first", "not usable"]), "unit"].tolist()
+    if names:
+        return f"Fix the data of {listed(names, 5, quoted=False)} first; {ready} of {count} units are ready to use."
+    rest = "" if ready == count else "; the others are usable with the advice below"
+    return f"Nothing has to be fixed first: {ready} of {count} units are ready to use{rest}."
 
 
 def _with_sketches(check):
@@ -101,21 +119,22 @@ def _svg(parts, kind):
 def _table(frame):
     """A table whose cells say what they are sorted by."""
     head = "".join(f'<th scope="col"><button>{escape(str(name))}</button></th>' for name in frame.columns)
-    rows = ("".join(_cell(value) for value in row) for row in frame.itertuples(index=False))
+    labels = [f' data-of="{escape(str(name))}"' for name in frame.columns]
+    rows = ("".join(map(_cell, row, labels)) for row in frame.itertuples(index=False))
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _cell(value):
+def _cell(value, label):
     if isinstance(value, _Picture):
-        return f"<td>{value}</td>"
+        return f"<td{label}>{value}</td>"
     if isinstance(value, pd.Timestamp):
-        return f'<td data-by="{value.value}" class="time">{value:%Y-%m-%d %H:%M:%S}</td>'
+        return f'<td{label} data-by="{value.value}" class="time">{value:%Y-%m-%d %H:%M:%S}</td>'
     if pd.isna(value):
         return '<td data-by=""></td>'
     if isinstance(value, (int, float, np.number)):
         text = f"{value:,}" if isinstance(value, (int, np.integer)) else f"{value:.6g}"
-        return f'<td data-by="{float(value)!r}" class="number">{text}</td>'
+        return f'<td{label} data-by="{float(value)!r}" class="number">{text}</td>'
     text = escape(str(value))
     kind = _VERDICTS.get(text, "odd" if text.startswith("usable from") else None)
-    return f"<td>{text}</td>" if kind is None else f'<td><span class="verdict {kind}">{text}</span></td>'
+    return f"<td{label}>{text}</td>" if kind is None else f'<td{label}><span class="verdict {kind}">{text}</span></td>'

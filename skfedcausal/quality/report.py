@@ -42,8 +42,8 @@ class PlantCheck:
     units : DataFrame
         One row per unit: ``unit``, ``tags`` (number of columns), ``usable`` (step from which the order of
         events can be told), ``gaps`` (share of cells without a value), ``clock`` ("ok", an offset, or
-        "cannot tell"), ``verdict`` ("ok", "usable from ...", "moves" for what can be taken off at home, "fix
-        first", "not usable"), ``findings`` and ``advice`` in words.
+        "cannot tell"), ``verdict`` ("ok", "usable from ...", "level not constant" for what the unit's own model can
+        remove, "fix first", "not usable"), ``findings`` and ``advice`` in words.
     findings : DataFrame
         One row per finding: ``unit`` ("all units" where the table's clock is meant), ``column`` ("" for the
         whole unit), ``kind`` ("outage", "gap", "stuck", "clipped", "fill value", "interpolated", "held",
@@ -172,7 +172,7 @@ def _verdict(findings, tags, period, usable):
     if findings["kind"].isin(_WRONG).any():
         return "fix first"
     if findings["kind"].isin(_MOVES).any():
-        return "moves"
+        return "level not constant"
     return f"usable from {usable}" if period > 1 else "ok"
 
 

@@ -1,58 +1,143 @@
 """Reports on inputs: what a move of them did, and a record that was replayed under others."""
 
+import re
 from functools import partial
 
 import pandas as pd
 
 from ..displays import EffectDisplay
-from .page import Page
-from .record import add_check, check_of
+from ..estimators._interventions import SAY_WHEN
+from .page import Page, counted, listed_in_words
+from .record import add_check, check_of, defects
 
 _PICTURES, _SHOWN = 6, ("effect", "cannot tell")
 _MOST_ROWS = 30
-_CAPTION = "Measurements as they were and as they would have been, the effect, and the effect so far, with bands"
+_CAPTION = "Measurements as recorded and as they would have been, the effect, and the effect added up, with bands"
+_OTHER_PLANT = "Bands cover the error of the estimate, not a plant of another kind than the one learned."
+_UNCLEAR = "not clear on average"  # an effect in some rows, whose mean may be zero
 
 
-def impact_page(impact, title, check=None):
-    """Page on an :class:`~skfedcausal.estimators.impact.Impact`."""
-    page = Page(title).lead(impact.summary)
-    page.heading("In total").text(
+def impact_page(impact, title, check=None, notes=()):
+    """Page on an :class:`~skfedcausal.estimators.impact.Impact`; each of `notes` speaks against it."""
+    whole, *more = _sentences(impact.summary)
+    page = Page(title).lead(_shortened(whole, int((impact.total["verdict"] == "effect").sum())))
+    shown = _clearest(impact.total)
+    pictures = [
+        (partial(impact.plot, column), f"{column}: recorded and {impact.other}; the effect; the effect added up")
+        for column in shown.head(_PICTURES)
+    ]
+    for draw, caption in pictures[:1]:
+        page.picture(draw, caption)
+    page.heading("In total").table(_totals(impact.total)).text(
+        whole,
         f"Sums and means over the rows from {impact.window[0]} to {impact.window[1]}, with {impact.confidence:.0%} "
-        f"bands: {impact.effect_is}."
+        f"bands: {impact.effect_is}.",
     )
-    page.table(impact.total).heading("Row by row")
-    clear = impact.total[impact.total["verdict"].isin(_SHOWN)]
-    shown = clear.sort_values("verdict", ascending=False, kind="stable")["column"].head(_PICTURES)
-    for column in shown:
-        page.picture(partial(impact.plot, column), f"{column}: recorded and {impact.other}, effect, effect so far")
-    add_check(page, check)
-    return page.heading("What this rests on").items(
+    page.against(
         [
-            "The plant that was learned is taken to hold for the record; a change of the plant itself is not seen.",
-            "What else happened at the same time acts either way and is not part of the effect.",
-            "Bands know the error of the estimate, not that of a plant of another kind than was learned.",
+            *dict.fromkeys([*more, *notes]),
+            "A change of the plant itself in these rows would not be seen: the plant is taken to be the one learned.",
+            "Whatever else happened at the same time acts in both cases and is not part of the effect.",
+            _OTHER_PLANT,
         ]
     )
+    page.check_first(
+        [
+            f"The logbook for these rows: did anything else change when {listed_in_words(impact.inputs)} moved?",
+            *_timing(impact.total),
+            *defects(check),
+        ]
+    )
+    if pictures[1:]:
+        page.heading("Other tags")
+    for draw, caption in pictures[1:]:
+        page.picture(draw, caption)
+    add_check(page, check)
+    return page
 
 
-def whatif_page(answer, change, X=None, check=None):
-    """Page on an answer of ``whatif``; `change` says in words what each input was replaced by."""
-    table = _mean_effects(answer)
-    page = Page("What if").lead(_answer(table, change))
-    page.picture(partial(EffectDisplay.from_whatif, answer), _CAPTION)
-    page.heading("Mean effect").table(table.head(_MOST_ROWS))
+def _sentences(summary):
+    """The first sentence of a summary, and the others, which qualify it."""
+    return re.split(r"(?<=[.!?]) (?=[A-Z])", summary)
+
+
+def _shortened(sentence, n_effects):
+    """A sentence about several tags cut down to the clearest one and the number of the others."""
+    first, *rest = sentence.split("; ")
+    return f"{first}; {counted(n_effects - 1, 'other tag')} moved clearly as well." if rest else first
+
+
+def _clearest(total):
+    """Tags whose pictures are shown, those with the clearest effect first."""
+    wide = total["mean_high"] - total["mean_low"]
+    size = (total["mean"] / wide.where(wide > 0)).abs()
+    ranked = total.assign(size=size, later=total["verdict"] != "effect")[total["verdict"].isin(_SHOWN)]
+    return ranked.sort_values(["later", "size"], ascending=[True, False], kind="stable")["column"]
+
+
+def _totals(total):
+    """The table of totals in a reader's words, without columns that are empty."""
+    table = pd.DataFrame(
+        {
+            "tag": total["column"],
+            "verdict": total["verdict"],
+            "mean": total["mean"],
+            "its band": _band(total["mean_low"], total["mean_high"]),
+            "total": total["total"],
+            "total's band": _band(total["low"], total["high"]),
+            "shows from": total["shows"],
+            "trust": total["trust"],
+        }
+    )
+    return table.loc[:, [table[name].replace("", pd.NA).notna().any() for name in table]]
+
+
+def _band(low, high):
+    return [f"{a:.3g} to {b:.3g}" if a == a else "" for a, b in zip(low, high, strict=True)]
+
+
+def _timing(total):
+    if (total["verdict"] == SAY_WHEN).any():
+        yield "When are the inputs set: before or after the tags of their row are measured? Give `sampled` (--sampled)."
+
+
+def whatif_page(answer, change, X=None, check=None, notes=()):
+    """Page on an answer of ``whatif``; `change` says in words what each input was replaced by.
+
+    `notes` are what was said of the fit and of the answer, such as warnings: each speaks against it.
+    """
+    table, check = _mean_effects(answer), check_of(X, check)
+    page = Page("What if").lead(_answer(table, change, notes))
+    columns = table["column"].head(_PICTURES).tolist()
+    page.picture(partial(EffectDisplay.from_whatif, answer, columns=columns), _CAPTION)
+    names = {"column": "tag", "low": "from", "high": "to", "relative": "in standard deviations"}
+    page.heading("Mean effect").table(table.head(_MOST_ROWS).rename(columns=names))
     if len(table) > _MOST_ROWS:
         page.text(f"The {len(table) - _MOST_ROWS} tags with the smallest effects are left out.")
-    page.text('Under "relative" an effect is in standard deviations of the tag in this record.')
-    add_check(page, check_of(X, check))
-    return page.heading("What this rests on").items(
+    page.text("Effects are in the unit of the tag, and in standard deviations of the tag in this record.")
+    page.against(
         [
-            "The same disturbances drive the plant again, and nothing but the inputs named is changed.",
-            "Controllers that are not part of the record's units are taken to do what they did.",
-            "Inputs outside what the fit has seen are extrapolated.",
-            "Bands know the error of the estimate, not that of a plant of another kind than was learned.",
+            *notes,
+            "The same disturbances act again, and nothing but the inputs named changes.",
+            "Controllers outside the record's units are taken to do what they did.",
+            "Inputs beyond the range seen in the fit are extrapolated.",
+            _OTHER_PLANT,
         ]
     )
+    page.check_first([*_trial(table, change), *defects(check)])
+    add_check(page, check)
+    return page
+
+
+def _trial(table, change):
+    """What to check on site, in order."""
+    names = listed_in_words(change)
+    yield f"Are the new values of {names} within limits, interlocks and the range that was run before?"
+    clear = table[table["verdict"] == "effect"]["column"].head(2)
+    if len(clear):
+        yield f"A small trial move of {names}: does {listed_in_words(clear)} follow as shown?"
+    if (table["verdict"] == SAY_WHEN).any():
+        yield "When are the inputs set: before or after the tags of their row are measured? Give `sampled` (--sampled)."
 
 
 def _mean_effects(answer):
@@ -63,17 +148,25 @@ def _mean_effects(answer):
     spread = groups["factual"].std()
     table["relative"] = table["effect"] / spread.where(spread > 0)
     table["verdict"] = groups["verdict"].first()
-    order = table["relative"].abs().sort_values(ascending=False, kind="stable").index
-    return table.loc[order].reset_index()
+    clear = (table["low"] > 0) | (table["high"] < 0)
+    table["verdict"] = table["verdict"].mask((table["verdict"] == "effect") & ~clear, _UNCLEAR)
+    size = table["relative"].abs().where(table["relative"].notna(), 0.0)
+    order = table.assign(size=size, later=table["verdict"] != "effect").sort_values(
+        ["later", "size"], ascending=[True, False], kind="stable"
+    )
+    return order[table.columns].reset_index()
 
 
-def _answer(table, change):
+def _answer(table, change, notes=()):
     words = " and ".join(f"{name} {what}" for name, what in change.items())
-    clear = table[((table["low"] > 0) | (table["high"] < 0)) & (table["verdict"] == "effect")]
+    clear = table[table["verdict"] == "effect"]
     if clear.empty:
         return f"With {words} no tag would have been clearly different on average."
     best = clear.iloc[0]
-    more = f"; {len(clear)} of {len(table)} tags would have been clearly different" if len(clear) > 1 else ""
+    surely = "clearly " * (not notes)
+    more = f"; {len(clear)} of {len(table)} tags would have been {surely}different" if len(clear) > 1 else ""
     way = "higher" if best["effect"] > 0 else "lower"
     size = "" if pd.isna(best["relative"]) else f", {abs(best['relative']):.2g} of its standard deviations"
-    return f"With {words}, {best['column']} would have been {abs(best['effect']):.3g} {way} on average{size}{more}."
+    text = f"{best['column']} would have been {abs(best['effect']):.3g} {way} on average{size}{more}."
+    reserve = f"Provisional ({counted(len(notes), 'reservation')} below). " if notes else ""
+    return f"{reserve}With {words}, {text}"

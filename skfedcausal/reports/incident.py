@@ -1,4 +1,4 @@
-"""Reports on an incident: events, root, reasons and doubts; and which tag to blame, as the unit found it at home."""
+"""Reports on an incident: events, root, reasons and doubts; and which tag to blame, as its unit found it."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -9,33 +9,35 @@ import pandas as pd
 from .. import inspection
 from ..containers.rows import position
 from ..displays import IncidentDisplay, TagDisplay
-from .page import Page, add_departures, begun_page, listed_in_words, when_in_words
-from .record import add_check, add_trends, check_of
+from .page import Page, add_departures, begun_page, counted, listed_in_words, percent, when_in_words
+from .record import add_check, add_trends, check_of, defects
 
 _KIND = {
-    "process": "a fault of the process",
-    "sensor": "a fault of a sensor",
-    "sensor held": "a sensor repeats its value",
-    "unit held": "the whole unit repeats its values",
-    "status": "a value that never changed is another one",
-    "undecided": "of undecided kind",
+    "process": "Process fault.",
+    "sensor": "Sensor fault.",
+    "sensor held": "A sensor is stuck at one value.",
+    "unit held": "All values of the unit are stuck.",
+    "status": "A value that never changed before has changed.",
+    "undecided": "Process fault or sensor fault: cannot be distinguished.",
 }
 _AROUND = 120  # rows of the measurements before and after an incident
 _SHOWN = 2  # units whose measurements are shown beside those of the first
-_ELSEWHERE = "Tags of other units that left what was usual before the incident (green) the furthest"
+_ELSEWHERE = "Tags of other units that moved furthest from their usual range before the incident (green)"
 _CHANCE = 0.1  # false alarms as strong as this one, from which it is said that it may be one of them
-_CAUTION = "It may be one of the false alarms that the budget allows: it is no stronger than they are."
-_CAPTION = "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order units were reached"
+_CAUTION = "It may be one of the false alarms you allowed: it is no stronger than they are."
+_CAPTION = "Alarm level of each unit (dotted: threshold). Shaded: the incident. Arrows: the order units were reached in"
 _MOST_TAGS, _MOST_TRENDS, _MOST_INCIDENTS = 10, 3, 20
 _FAIR_SHARE = 0.1  # of what is unusual, from which a tag's trend is shown beside the first
+_POSSIBLE = 0.05  # probability of another unit, from which it is named as well
 _MOSTLY, _CLEARLY = 0.6, 0.9  # share that one tag explains, and that of the next beside it at most
-_AT_HOME = "The unit found this at home, from its own rows."
+_OWN_ROWS = "The unit found this from its own rows."
 
 
-def incident_page(detector, incident, X=None, title=None, check=None, *, lengths=None, levels=None):
+def incident_page(detector, incident, X=None, title=None, check=None, *, lengths=None, levels=None, notes=()):
     """Page on an incident: a row of ``detector.incidents(X)`` or the first of them.
 
-    X is for pictures, tags and checks; `levels` are ``detector.transform(X)`` where they are known.
+    X is for pictures, tags and checks; `levels` are ``detector.transform(X)`` where they are known. `notes` are what
+    was said of the fit, such as warnings: each speaks against the answer.
     """
     if isinstance(incident, pd.DataFrame):
         if incident.empty:
@@ -47,19 +49,23 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     seen = None if X is None else _Seen.of(detector, X, incident, lengths, levels)
     title = title or f"Incident of {when_in_words(incident['start'])}"
     page, X, check = begun_page(title, detector, X, check)
-    page.lead(_answer(incident, seen))
-    page.heading("What happened").text(*_events(incident))
+    found = None if seen is None or X is None else inspection.tags(detector, X, incident, lengths=lengths)
+    page.lead(_answer(incident, seen, found))
     if seen is not None:
         page.picture(seen.display.plot, _CAPTION)
-    ranking = [(name, f"{p:.1%}") for name, p in incident["ranking"][:20]]
-    page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
-    if seen is not None and X is not None:
-        add_tags(page, detector, incident, X, lengths)
+    page.heading("What happened").text(*_events(incident))
+    ranking = [(name, percent(p)) for name, p in incident["ranking"][:_MOST_TAGS]]
+    page.table(pd.DataFrame(ranking, columns=["began in", "probability"]))
+    if found is not None:
+        _add_tags(page, detector, incident, X, found, lengths)
+    page.against([*_doubts(incident, detector), *notes])
+    check = check_of(X, check)
+    page.check_first([*_steps(incident, found), *defects(check)])
+    if found is not None:
         X = detector.asked_.coded(X)[0]  # modes in words are no numbers
         add_trends(page, X, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)
     page.heading("Why we think so").text(*_reasons(incident, detector, seen))
-    add_check(page, check_of(X, check))
-    page.heading("What we do not know").items(_doubts(incident, detector))
+    add_check(page, check)
     return add_departures(page, detector)
 
 
@@ -105,27 +111,26 @@ def _others(detector, incident):
     return [name for name in dict.fromkeys(names) if name in detector.client_names_ and name != first][:_SHOWN]
 
 
-def _answer(incident, seen):
-    return f"{_where(incident)} {_CAUTION}" if seen is not None and seen.chance >= _CHANCE else _where(incident)
+def _answer(incident, seen, found):
+    suspect = None if found is None else _suspect(found)
+    check = f" Check {suspect} first." if suspect else ""
+    return f"{_where(incident)}{check}{f' {_CAUTION}' if seen is not None and seen.chance >= _CHANCE else ''}"
 
 
 def _where(incident):
     best = [name for name, _ in incident["ranking"][:2]]
     if incident["root"] == "undecided":
-        return f"Something began at {when_in_words(incident['start'])}; it cannot be told where: {' or '.join(best)}."
-    kind = _KIND.get(incident.get("kind"))
-    place = f"{incident['root']} at {when_in_words(incident['start'])}"
-    text = f"It began in {place} (probability {incident['probability']:.0%})"
-    return f"{text}, {kind}." if kind else f"{text}."
+        return f"An incident began at {when_in_words(incident['start'])}; most likely origin: {' or '.join(best)}."
+    kind = _KIND.get(incident.get("kind"), "")
+    when, chance = when_in_words(incident["start"]), percent(incident["probability"])
+    return f"Most likely origin: {incident['root']}, at {when} (probability {chance}). {kind}".rstrip()
 
 
 def _events(incident):
     end = incident.get("end")
-    yield f"It began at {when_in_words(incident['start'])} and was noticed at {when_in_words(incident['detected'])}."
-    yield (
-        "It was still going on at the end of the record." if pd.isna(end) else f"It lasted until {when_in_words(end)}."
-    )
-    reached = [f"{name} after {delay} step{'s' * (delay != 1)}" for name, delay in incident["path"]]
+    yield f"It began at {when_in_words(incident['start'])} and was detected at {when_in_words(incident['detected'])}."
+    yield "It was still active at the end of the record." if pd.isna(end) else f"It lasted until {when_in_words(end)}."
+    reached = [f"{name} after {counted(delay, 'step')}" for name, delay in incident["path"]]
     if len(reached) > 1:
         yield f"Units reached, in order: {listed_in_words(reached)}."
 
@@ -134,49 +139,60 @@ def _reasons(incident, detector, seen):
     if incident["root"] == "undecided":
         yield "Several units explain the alarm about equally well."
     else:
-        yield f"{incident['root']} cannot be explained by its own past and by what the other units did;"
-        yield "the others can be explained by it."
+        yield f"What {incident['root']} did follows neither from its own past nor from the other units;"
+        yield f"what the others did follows from {incident['root']}."
     rates = detector.false_alarms_
     yield (
-        f"Thresholds allow {rates['asked']:.2g} false alarms per time step; on nominal data that was held out there "
-        f"were {rates['n_alarms']} in {rates['n_steps']} steps ({rates['low']:.2g} to {rates['high']:.2g} per step, "
-        "95 % interval)."
+        f"Thresholds allow {rates['asked']:.2g} false alarms per time step; held-out normal operation had "
+        f"{rates['n_alarms']} in {rates['n_steps']:,} steps ({rates['low']:.2g} to {rates['high']:.2g} per step, "
+        "95% interval)."
     )
     if seen is not None:
         yield (
-            f"In the {seen.n_rows:,} rows watched that is {seen.n_rows * seen.rate:.2g} in all. This one rose to "
-            f"{seen.peak:.3g} times the threshold, as {_count(seen.chance)} of them would."
+            f"In the {seen.n_rows:,} rows monitored that makes {seen.n_rows * seen.rate:.2g}. This alarm rose to "
+            f"{seen.peak:.3g} times the threshold, which {_count(seen.chance)} of them would reach."
         )
 
 
 def _count(number):
-    return f"at most about {number:.2g}" if number >= 0.001 else "less than one in a thousand"
+    return f"about {number:.2g} at most" if number >= 0.001 else "less than one in a thousand"
 
 
 def _doubts(incident, detector):
-    others = [(name, p) for name, p in incident["ranking"][1:] if p >= 0.05]
-    yield from (f"It may instead have begun in {name} ({p:.0%})." for name, p in others[:4])
+    others = [(name, p) for name, p in incident["ranking"][1:] if p >= _POSSIBLE]
+    yield from (f"It may have begun in {name} instead ({p:.0%})." for name, p in others[:4])
     if len(incident["path"]) > 1 and all(delay == incident["path"][0][1] for _, delay in incident["path"]):
-        yield "All units were reached in the same step: a finer time step would tell their order."
-    yield "A disturbance that its own unit does not measure is attributed to the first unit that does."
+        yield "All units were reached in the same step: a shorter time step would show their order."
+    yield "A disturbance that no tag of its own unit measures is attributed to the first unit that shows it."
     n_levels = detector.asked_.n_levels()
     if n_levels > 1:
         yield (
-            f"The nominal record ran at {n_levels} levels, all taken for normal: a "
-            "fault that looks like a switch between them is not told."
+            f"The nominal record ran at {n_levels} operating levels, all taken as normal: a "
+            "fault that looks like a switch between them is not reported."
         )
     yield (
-        f"What is normal was learned from a record of {detector.false_alarms_['n_steps']:,} held-out steps "
-        "and those before them; a change of the operating point looks like an incident."
+        f"Normal operation was learned from one record ({detector.false_alarms_['n_steps']:,} steps of it held out); "
+        "a new operating point looks like an incident."
     )
+
+
+def _steps(incident, found):
+    """What to check on site, in order."""
+    if found is not None:
+        unit, tags = found["unit"].iloc[0], trends_of(found)
+        yield f"In {unit}: {listed_in_words(tags)} against a local gauge or a redundant sensor."
+    when = when_in_words(incident["start"])
+    yield f"The logbook before {when}: maintenance, a set-point change, a switch of mode or product?"
+    others = [name for name, p in incident["ranking"] if p >= _POSSIBLE and name != incident["root"]]
+    if others:
+        yield f"If nothing is found there: {listed_in_words(others[:3])}."
 
 
 # -- tags ------------------------------------------------------------------------------------------
 
 
-def add_tags(page, detector, incident, X, lengths):
+def _add_tags(page, detector, incident, X, found, lengths):
     """Tags of the unit where it began as it ranked them, and the trends of the first ones."""
-    found = inspection.tags(detector, X, incident, lengths=lengths)
     tags = trends_of(found)
     draw = partial(TagDisplay.from_detector, detector, X, incident, tags, lengths=lengths)
     add_ranking(page, found["unit"].iloc[0], found.drop(columns="unit"), draw)
@@ -185,15 +201,13 @@ def add_tags(page, detector, incident, X, lengths):
 def home_page(unit, blamed):
     """Page that a site writes for itself: its tags about each incident, as (incident, ranking, trends of the first)."""
     page = Page(f"Tags of {unit}")
-    page.lead(f"What {unit} found in its own rows about {len(blamed)} incident{'s' * (len(blamed) != 1)} of the plant.")
-    page.text(
-        "Which unit an incident began in is in the table of incidents: if it was another, tags show what came in."
-    )
+    page.lead(f"What {unit} found in its own rows about {counted(len(blamed), 'incident')} of the plant.")
+    page.text("If an incident began in another unit (see the table of incidents), these tags show what arrived here.")
     for incident, found, trends in blamed[:_MOST_INCIDENTS]:
         page.heading(f"Incident from row {incident['start']:,} on")
         add_ranking(page, unit, found.drop(columns="onset"), TagDisplay(trends, incident).plot)
     if len(blamed) > _MOST_INCIDENTS:
-        page.text(f"Of {len(blamed) - _MOST_INCIDENTS} further incidents only the table has the ranking.")
+        page.text(f"{len(blamed) - _MOST_INCIDENTS} further incidents are ranked in the table only.")
     return page
 
 
@@ -204,8 +218,8 @@ def add_ranking(page, unit, found, draw):
     if not shown["why"].any():
         shown = shown.drop(columns="why")
     page.table(shown.assign(explained=shown["explained"].map("{:.0%}".format)))
-    what = f"{listed_in_words(trends_of(found))} as measured, first what is to blame first"
-    page.picture(draw, f"{what}; the band is where the other tags of {unit} expect it (two deviations)")
+    what = f"{listed_in_words(trends_of(found))} as measured, the most suspicious first"
+    page.picture(draw, f"{what}. Band: where the other tags of {unit} predict it (two standard deviations)")
 
 
 def trends_of(found):
@@ -214,13 +228,24 @@ def trends_of(found):
     return [found["tag"].iloc[0], *found["tag"].iloc[1:_MOST_TRENDS][more]]
 
 
+def _has_reason(found):
+    """Whether something else than its share speaks against the first tag of a ranking alone."""
+    return bool(found["why"].iloc[0]) and not found["why"].ne("").all()
+
+
+def _suspect(found):
+    """The tag of a ranking that stands out from the others, None if none does."""
+    first, second = found["explained"].iloc[0], found["explained"].iloc[1] if len(found) > 1 else 0.0
+    stands_out = first >= _MOSTLY and second <= _CLEARLY * first
+    return found["tag"].iloc[0] if stands_out or _has_reason(found) else None
+
+
 def _blame(found):
     """What the ranking of a unit's tags says, in a sentence."""
     first, why = found.iloc[0], found["why"].iloc[0]
-    if why and not found["why"].ne("").all():
-        return f"{first['tag']} {why}. {_AT_HOME}"
-    second = found["explained"].iloc[1] if len(found) > 1 else 0.0
-    if first["explained"] >= _MOSTLY and second <= _CLEARLY * first["explained"]:
-        share = f"{first['explained']:.0%} of what is unusual about the unit's rows is gone"
-        return f"Without {first['tag']}, {share}: look at it first. {_AT_HOME}"
-    return f"No single tag explains what is unusual, as when the process is at fault and not a tag. {_AT_HOME}"
+    if _has_reason(found):
+        return f"{first['tag']} {why}. {_OWN_ROWS}"
+    if _suspect(found):
+        share = f"{first['explained']:.0%} of what is unusual in the unit"
+        return f"{first['tag']} alone explains {share}: check it first. {_OWN_ROWS}"
+    return f"No single tag explains what is unusual: this points to the process rather than to a sensor. {_OWN_ROWS}"

@@ -14,12 +14,14 @@ from .._version import __version__
 from ..optional import import_optional
 from ..privacy.promise import NOT_PRIVATE
 
-_WIDE = 9.0  # inches
-_SHORT = 24  # letters of a cell that is not broken into lines
+_LETTERS = 7.0  # inches of a picture, from which on its letters cannot be read on a telephone
+_NARROWED = 0.6
+_SHORT = 22  # letters of a cell that is not broken into lines
 _WITHHELD = (
     "The record was given, but noise protects it: this page is computed from the noised copy alone and shows neither a "
     "check of the measurements nor their trends. At the unit, `check_plant` and the displays show both."
 )
+_NEARLY = 0.999
 _NARROW = 3  # columns of a table that fits a telephone; the rows of a wider one become blocks there
 
 
@@ -46,7 +48,20 @@ class Page:
 
     def items(self, texts):
         """Add a list."""
-        return self._add("<ul>" + "".join(f"<li>{escape(str(text))}</li>" for text in texts) + "</ul>")
+        items = "".join(f"<li>{escape(str(text))}</li>" for text in texts)
+        return self._add(f"<ul>{items}</ul>") if items else self
+
+    def against(self, doubts):
+        """Add the section on what speaks against the answer."""
+        return self.heading("What speaks against it").items(doubts)
+
+    def check_first(self, steps):
+        """Add the section on what a reader does next, in order; nothing without steps."""
+        steps = list(steps)
+        if not steps:
+            return self
+        items = "".join(f"<li>{escape(str(step))}</li>" for step in steps)
+        return self.heading("What to check first")._add(f"<ol>{items}</ol>")
 
     def table(self, frame, empty="None.", folded=None):
         """Add a table, its numbers with three digits; with words to be opened by if it is `folded`."""
@@ -69,21 +84,27 @@ class Page:
         items = [f'<li><a href="{escape(target)}">{escape(str(words))}</a></li>' for words, target in targets.items()]
         return self._add(f"<ul>{''.join(items)}</ul>") if items else self
 
-    def picture(self, draw, caption):
-        """Add the figure of the display that `draw` makes, closed afterwards; without matplotlib say what is absent."""
+    def picture(self, draw, caption, narrows=True):
+        """Add the figure of the display that `draw` makes, closed afterwards; without matplotlib say what is absent.
+
+        One that `narrows` is drawn a second time for a telephone, on less width with letters of the same size.
+        """
         try:
             figure = draw().figure_
         except ImportError as error:
             return self.text(f"A picture is missing here ({caption}): {error}")
-        stream = io.BytesIO()
-        figure.savefig(stream, format="png", dpi=110)
+        self.pictures.append(_png(figure))
+        width, height = figure.get_size_inches()
+        words, is_wide = escape(str(caption)), width > _LETTERS
+        image = f'<img alt="{words}" src="{_address(self.pictures[-1])}">'
+        if is_wide and narrows:
+            figure.set_size_inches(_NARROWED * width, height)
+            image = f'<source media="(max-width: 640px)" srcset="{_address(_png(figure))}">{image}'
+        elif is_wide:  # moves sideways on a narrow screen
+            image = image.replace("<img", '<img class="wide"', 1)
         import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
-        self.pictures.append(stream.getvalue())
-        source = f"data:image/png;base64,{base64.b64encode(self.pictures[-1]).decode('ascii')}"
-        words = escape(str(caption))
-        kind = ' class="wide"' if figure.get_figwidth() > _WIDE else ""  # moves sideways on a narrow screen
-        image = f'<img alt="{words}"{kind} src="{source}">'
-        return self._add(f'<figure><div class="scroll">{image}</div><figcaption>{words}</figcaption></figure>')
+        image = f'<div class="scroll"><picture>{image}</picture></div>'
+        return self._add(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
 
     def html(self):
         """The page."""
@@ -103,14 +124,28 @@ class Page:
         return self
 
 
+def _png(figure):
+    """A figure as PNG."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=110)
+    return stream.getvalue()
+
+
+def _address(picture):
+    """A picture as an address that holds it."""
+    return f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"
+
+
 def _cell(value, label):
     if isinstance(value, float):
         text = "" if pd.isna(value) else f"{value:.3g}"
         return f'<td class="number"{label}>{text}</td>'
     if isinstance(value, int) and not isinstance(value, bool):
         return f'<td class="number"{label}>{value:,}</td>'
-    text = str(value)
-    kind = ' class="short"' if len(text) <= _SHORT else ""
+    if value is pd.NaT or value is None:
+        return f"<td{label}></td>"
+    text = when_in_words(value) if isinstance(value, pd.Timestamp) else str(value)
+    kind = ' class="short"' if len(text) <= _SHORT and not isinstance(value, pd.Timestamp) else ""
     return f"<td{kind}{label}>{escape(text)}</td>"
 
 
@@ -123,6 +158,20 @@ def listed_in_words(names):
     """A list as in a sentence: "a, b and c"."""
     *first, last = map(str, names)
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def counted(number, word):
+    """A number of things in words: "1 defect", "6 defects"."""
+    return f"{number:,} {word}{'s' * (number != 1)}"
+
+
+def percent(probability):
+    """A probability as a reader takes it: never more certain than it is."""
+    if probability > _NEARLY:
+        return f"above {_NEARLY:.1%}"
+    if probability < 1 - _NEARLY:
+        return f"below {1 - _NEARLY:.1%}"
+    return f"{probability:.0%}" if 0.01 <= probability <= 0.99 else f"{probability:.1%}"
 
 
 def begun_page(title, estimator, X, check):
@@ -138,11 +187,11 @@ def add_departures(page, estimator):
     """The page with its last section: what left the units, and what is promised about it."""
     sent, ledger = estimator.communication_, estimator.ledger_
     share = sent["bytes_up"] / sent["raw_bytes"] if sent["raw_bytes"] else 0.0
-    rounds = f"{sent['rounds']} round{'s' * (sent['rounds'] != 1)}"
+    rounds = counted(sent["rounds"], "round")
     page.heading("What data left the units").text(
-        f"For the fit {sent['bytes_up']:,} bytes went up in {rounds}, {share:.0%} of the {sent['raw_bytes']:,} bytes "
-        f"of raw measurements. So far it has been {ledger.total('up'):,} bytes up and {ledger.total('down'):,} bytes "
-        "down, every packet on the list below. Neither rows of measurements as they are nor names of sensors are there."
+        f"The units sent {sent['bytes_up']:,} bytes for the fit, in {rounds}: {share:.0%} of the {sent['raw_bytes']:,} "
+        f"bytes of raw measurements. In all they have sent {ledger.total('up'):,} bytes and received "
+        f"{ledger.total('down'):,}; the list below has every packet. No raw rows and no sensor names are among them."
     )
     packets = pd.DataFrame(
         [(entry.direction, entry.op, entry.n_bytes, set(entry.fields)) for entry in ledger.entries],

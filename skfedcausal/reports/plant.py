@@ -9,24 +9,33 @@ import pandas as pd
 from ..displays import LinkGraphDisplay, LinkMatrixDisplay, TransferFunctionDisplay
 from ..server.links.grades import MEASURED, TOLD, WORTH, told_links
 from ..server.responses.runs import radius_of
-from .page import add_departures, begun_page, listed_in_words
-from .record import add_check, add_trends, check_of
+from .page import add_departures, begun_page, counted, listed_in_words, percent
+from .record import add_check, add_trends, check_of, defects
 
-_MOST_ROWS = 60
+_MOST_ROWS, _FIRST_ROWS, _MOST_NAMED = 60, 12, 4
 _SINGULAR = 0.1  # smallest eigenvalue of the correlations of process noise, and
 _UNIT_ROOT = 0.999  # radius, beyond which a plant that needed a prior is nearly degenerate
 _COLUMNS = ("cause", "effect", "kind", "verdict", "norm", "stderr", "p_adjusted", "because")
-_BAR = 12  # letters of a bar of the whole news
+_BAR = 8  # letters of a bar of all that is unpredicted
 _ADJUSTED = {
-    None: "chance of evidence as strong without a link, corrected for the number of pairs",
-    "family-wise": "chance that any pair without a link shows evidence as strong",
-    "fdr": "share of false influences among all that are found with evidence as strong (false discovery rate)",
+    None: "probability of evidence this strong without a link, corrected for the number of pairs",
+    "family-wise": "probability that any pair without a link shows evidence this strong",
+    "fdr": "share of false links among all found at this strength of evidence (false discovery rate)",
 }
+_GRADES = (
+    "Share: how much of the effect's unpredicted variation (what its own past and the other units leave) the cause's "
+    "past predicts on held-out segments of the record, with 90% bounds on either side; summed over the states "
+    "of a unit, so it can exceed 100%. Coupled: linked, but a common driver or a link in both directions would "
+    "explain it as well."
+)
 _DELAYS = ("delay", "delay_low", "delay_high")
 
 
-def plant_page(estimator, title="Which unit drives which", X=None, check=None):
-    """Page on a fitted estimator of links or counterfactuals; the record is for its check and its trends."""
+def plant_page(estimator, title="Which unit drives which", X=None, check=None, notes=()):
+    """Page on a fitted estimator of links or counterfactuals; the record is for its check and its trends.
+
+    `notes` are what was said of the fit, such as warnings: each speaks against the answer.
+    """
     links, names = estimator.links_, estimator.client_names_
     page, X, check = begun_page(title, estimator, X, check)
     check = check_of(X, check)
@@ -35,16 +44,16 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
     states = links[links["kind"] == "state"]
     if states["verdict"].isin(TOLD).any():
         draw: Any = partial(LinkGraphDisplay.from_links, states, names)
-        page.picture(draw, "Influences that were found, as wide as they are strong; grey: coupled")
-    page.heading("Links").picture(
+        page.picture(draw, "Links found, as wide as they are strong. Blue: influence; grey: coupled", narrows=False)
+    page.heading("Links")
+    correction = _ADJUSTED[getattr(estimator.server_, "correction_", None)]
+    _add_links(page, ranked_links(links), len(estimator.lag_transitions_) > 1, correction)
+    page.picture(
         partial(LinkMatrixDisplay.from_links, states, names),
-        "Strength of every link; ● influence, ◆ coupled, ? cannot tell, ◇ shared driver, white: nothing",
+        "Strength of every link. ● influence, ◆ coupled, ? cannot tell, ◇ shared driver, white: none",
     )
-    _add_links(page, ranked_links(links), len(estimator.lag_transitions_) > 1)
-    page.text(
-        "Norm: how far one standard deviation of the cause's states moves the effect's states one step later "
-        f"(Frobenius norm of the block). p_adjusted: {_ADJUSTED[getattr(estimator.server_, 'correction_', None)]}."
-    )
+    page.against([*_doubts(links, reserves), *notes])
+    page.check_first([*_steps(links), *defects(check)])
     if hasattr(estimator, "transfer_function"):
         draw = partial(TransferFunctionDisplay.from_transfer_function, estimator.transfer_function())
         caption = "Poles and zeros; singular values from inputs to sensors over frequency"
@@ -54,7 +63,6 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
     _add_checks(page, estimator)
     add_check(page, check)
     add_trends(page, X, "As measured, one tag of each unit", units=_shown(links, names))
-    page.heading("What we do not know").items(_doubts(links, reserves))
     return add_departures(page, estimator)
 
 
@@ -64,46 +72,39 @@ def ranked_links(links):
     return links.sort_values(order, ascending=[name != "evidence" for name in order], kind="stable", na_position="last")
 
 
-def _add_links(page, ranked, later):
-    """Links that are told, with what speaks against each, and all pairs in a table to open."""
+def _add_links(page, ranked, later, correction):
+    """Links that were found, with what speaks against each, and all pairs in a table to open."""
     told = told_links(ranked)
     graded = told[told["strength"].notna()] if "strength" in told else told.iloc[:0]
     if len(graded):
-        page.table(graded_table(graded).head(_MOST_ROWS))
-        page.text(
-            "Share: of what the effect's own past and the other units leave unpredicted, how much the cause's past "
-            "tells on stretches of the record that were left out, with the ends of its interval; of a unit of several "
-            "states the sum over their directions, which may be more than 100 %. Coupled: linked, but "
-            "a driver of both, or a link both ways, explains it as well.",
-            WORTH,
-        )
+        graded = graded.sort_values("verdict", key=lambda grade: grade != "influence", kind="stable")
+        page.table(graded_table(graded.iloc[:_FIRST_ROWS]))
+        if len(graded) > _FIRST_ROWS:
+            page.table(graded_table(graded.iloc[_FIRST_ROWS:]), folded=f"{len(graded) - _FIRST_ROWS} more links")
+        page.text(_GRADES, WORTH)
     columns = [c for c in _COLUMNS + _DELAYS * later if c in ranked]
-    folded = f"All {len(ranked)} pairs, with the tests of the likelihood" if len(graded) else None
-    page.table(ranked[columns].head(_MOST_ROWS), folded=folded)
-    if len(ranked) > _MOST_ROWS:
-        page.text(f"The {len(ranked) - _MOST_ROWS} pairs with the weakest evidence are left out.")
-    if later:
-        page.text(
-            "Delay: the first time step in which the cause acts, and the ends of the steps that hold it with 90 %. "
-            "The norm is then that of the blocks of all steps together."
-        )
+    pairs = f"The first {_MOST_ROWS} of {len(ranked)} pairs" if len(ranked) > _MOST_ROWS else f"All {len(ranked)} pairs"
+    page.table(ranked[columns].head(_MOST_ROWS), folded=f"{pairs}, with the likelihood tests")
+    delay = "Delay: the first time step in which the cause acts, with its 90% interval; the norm covers all steps."
+    page.text(
+        "Norm: how far one standard deviation of the cause's states moves the effect's states one step later "
+        f"(Frobenius norm of the block). p_adjusted: {correction}.",
+        *[delay] * later,
+    )
 
 
 def graded_table(links):
-    """Graded links as a person reads them: shares in per cent with a bar."""
+    """Graded links as a person reads them: shares in per cent with a bar and an interval."""
     share = links["strength"].clip(lower=0)
     whole = max(1.0, share.max())  # of units of several states there is more than one
     return pd.DataFrame(
         {
-            "cause": links["cause"],
-            "effect": links["effect"],
+            "link": links["cause"].astype(str) + " → " + links["effect"].astype(str),
             "verdict": links["verdict"],
-            "share": [f"{100 * s:.0f} % {'█' * max(1, round(_BAR * s / whole))}" for s in share],
-            "from, to": [
-                f"{100 * max(a, 0):.1f}, {100 * b:.1f} %" for a, b in zip(links["low"], links["high"], strict=True)
-            ],
-            "later by rows": links["lag"].astype(int),
-            "rests on": links["basis"],
+            "share": [f"{s:.0%} {'█' * max(1, round(_BAR * s / whole))}" for s in share],
+            "interval": [f"{max(a, 0):.1%} to {b:.1%}" for a, b in zip(links["low"], links["high"], strict=True)],
+            "rows later": links["lag"].astype(int),
+            "evidence": links["basis"],
             "what speaks against it": links["because"],
         }
     )
@@ -116,12 +117,32 @@ def _add_checks(page, estimator):
         return
     failed = table[~table["passed"]]
     page.heading("What was checked")
+    kinds = listed_in_words(dict.fromkeys(table["check"]))
     page.text(
-        f"{len(table)} checks of what the verdicts assume ({listed_in_words(list(dict.fromkeys(table['check'])))}); "
-        + (f"{len(failed)} failed, and verdicts do not rest on the likelihood there:" if len(failed) else "all passed.")
+        f"{counted(len(table), 'check')} of what the verdicts assume ({kinds}); "
+        + (f"{len(failed)} failed; verdicts there do not rest on the likelihood:" if len(failed) else "all passed.")
     )
     if len(failed):
-        page.table(failed.drop(columns="passed").head(_MOST_ROWS))
+        page.table(_by_check(failed))
+        page.table(failed.drop(columns="passed").head(_MOST_ROWS), folded="Every failed check")
+
+
+def _by_check(failed):
+    """Checks that failed, a row each: where, and what would remedy it."""
+    rows = []
+    for check, own in failed.groupby("check", sort=False):
+        alone = own["cause"] == own["effect"]
+        where = dict.fromkeys(own["cause"].where(alone, own["cause"] + " → " + own["effect"]))
+        remedies = dict.fromkeys(text for text in own["remedy"] if text)
+        rows.append((check, len(own), _first_of(where), _first_of(remedies, 2)))
+    return pd.DataFrame(rows, columns=["check", "failed", "where", "remedy"])
+
+
+def _first_of(texts, most=_MOST_NAMED):
+    """The first few of many texts in words."""
+    texts = list(texts)
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return f"{', '.join(texts[:most])}{more}"
 
 
 def _reserves(estimator, check):
@@ -130,18 +151,18 @@ def _reserves(estimator, check):
     if told.empty or not told.get("basis", told["verdict"]).isin(MEASURED).all():
         yield from _reserves_of_likelihood(estimator)
     if check is not None and check.fix_first:
-        yield f"the data have {_number(len(check.fix_first), 'defect')} to be put right first"
+        yield f"the data have {counted(len(check.fix_first), 'defect')} to fix first"
 
 
 def _reserves_of_likelihood(estimator):
     """What speaks against verdicts that rest on the likelihood of the plant."""
     server, because = estimator.server_, estimator.links_.get("because")
     if not getattr(server, "converged_", True):
-        yield "the fit had not converged"
+        yield "the fit did not converge"
     if _is_degenerate(estimator):
-        yield "the plant is nearly degenerate, so that single links are unreliable"
+        yield "the plant is nearly degenerate, so single links are unreliable"
     if because is not None and because.str.contains("drift").any():
-        yield "units drift, and drifting units seem to drive each other"
+        yield "units drift, and drifting units look linked"
     if getattr(server, "filled_", False):
         yield "the record was too long for the exact likelihood of its gaps"
 
@@ -156,26 +177,45 @@ def _is_degenerate(estimator):
     return bool(shared or radius_of(estimator.lag_transitions_) > _UNIT_ROOT)
 
 
-def _number(count, word):
-    return f"{count} {word}{'s' * (count != 1)}"
-
-
 def _answer(links, names, reserves=()):
     found, coupled = (ranked_links(links[links["verdict"] == told]) for told in TOLD)
-    unsure = int((links["verdict"] == "cannot tell").sum())
-    rest = f"for {unsure} of {len(links)} ordered pairs the record cannot tell."
+    unsure = links[links["verdict"] == "cannot tell"]
+    verb = "seems to drive" if reserves else "drives"
+    pairs = list(dict.fromkeys(f"{link.cause} {verb} {link.effect}" for link in found.itertuples()))
+    said = [f"No influence could be shown among {len(names)} units{_strongest(unsure)}"]
+    if pairs:
+        said = [listed_in_words(pairs) if len(pairs) <= 6 else _first_of(pairs, 6)]
     if len(coupled):
-        pairs = [f"{link.cause} with {link.effect}" for link in coupled.itertuples()]
-        more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
-        rest = f"coupled, in whichever way: {', '.join(pairs[:3])}{more}; {rest}"
-    if found.empty:
-        text = f"Among {len(names)} units no influence could be shown; {rest}"
-    else:
-        verb = "seems to drive" if reserves else "drives"
-        pairs = list(dict.fromkeys(f"{link.cause} {verb} {link.effect}" for link in found.itertuples()))
-        text = listed_in_words(pairs) if len(pairs) <= 6 else f"{', '.join(pairs[:6])} and {len(pairs) - 6} more"
-        text = f"{text}. {rest[0].upper()}{rest[1:]}" if unsure or len(coupled) else f"{text}."
-    return f"With reserve, as {listed_in_words(reserves)}: {text}" if reserves else text
+        both = dict.fromkeys(" and ".join(sorted((link.cause, link.effect))) for link in coupled.itertuples())
+        more = f"; {len(both) - 3} more" if len(both) > 3 else ""
+        said.append(f"Coupled, direction open: {'; '.join(list(both)[:3])}{more}")
+    if len(unsure):
+        said.append(f"Undecided: {len(unsure)} of {len(links)} ordered pairs")
+    text = ". ".join(f"{one[0].upper()}{one[1:]}" if k else one for k, one in enumerate(said))
+    return f"Provisional ({'; '.join(reserves)}): {text}." if reserves else f"{text}."
+
+
+def _strongest(unsure):
+    """The undecided pairs with the strongest evidence, as an aside; empty where none has any."""
+    if "strength" not in unsure:
+        return ""
+    ranked = unsure[unsure["strength"] > 0].sort_values("strength", ascending=False, kind="stable")
+    pairs = [f"{link.cause} → {link.effect}" for link in ranked.head(3).itertuples()]
+    return f"; strongest evidence: {', '.join(pairs)}" if pairs else ""
+
+
+def _steps(links):
+    """What to check on site, in order."""
+    found, coupled = (ranked_links(links[links["verdict"] == told]) for told in TOLD)
+    for link in found.head(2).itertuples():
+        yield f"Does a pipe, a shaft, a signal or a controller lead from {link.cause} to {link.effect}?"
+    for link in coupled.head(1).itertuples():
+        yield (
+            f"{link.cause} and {link.effect}: is there a common driver (load, weather, operator) with a tag that could "
+            "be added, or a shorter time step to see which moves first?"
+        )
+    if found.empty and coupled.empty:
+        yield "Is the time step short enough, and is there a record in which set points were moved?"
 
 
 def _shown(links, names):
@@ -188,22 +228,21 @@ def _shown(links, names):
 def _method(estimator):
     lags = estimator.lag_transitions_
     states = ", ".join(f"{k}: {s.stop - s.start}" for k, s in estimator.state_slices_.items())
-    yield f"Every unit was described by a few states of its own ({states});"
+    yield f"Each unit is described by a few states of its own ({states});"
     yield f"a {type(estimator.server_).__name__} learned from messages how these states drive each other."
     if len(lags) > 1:
         yield f"Units act on each other over up to {len(lags)} time steps: one was not enough for this record."
-    yield f"The slowest mode of the plant keeps {radius_of(lags):.1%} of itself from one step to the next."
+    yield f"The slowest mode of the plant keeps {percent(radius_of(lags))} of its value from one step to the next."
 
 
 def _doubts(links, reserves):
     yield (
         "A link means that the past of one unit helps to predict another beyond its own past. An "
-        "unmeasured cause of both, a level shift or a clock that is off looks the same."
+        "unmeasured common cause, a level shift or a wrong clock looks the same."
     )
-    yield "Links faster than one time step show as correlated noise, not as links."
+    yield "Links faster than one time step appear as correlated noise, not as links."
     unsure = ranked_links(links[links["verdict"] == "cannot tell"])
     if len(unsure):
         pairs = [f"{link.cause} on {link.effect}" for link in unsure.itertuples()]
-        more = f" and {len(pairs) - 8} more" if len(pairs) > 8 else ""
-        yield f"Neither shown nor excluded: {', '.join(pairs[:8])}{more}."
+        yield f"Neither shown nor excluded: {_first_of(pairs, 8)}."
     yield from (f"{text[0].upper()}{text[1:]}." for text in reserves)

@@ -4,8 +4,9 @@ from functools import partial
 
 from ..displays import TrendDisplay
 from ..quality import check_plant
+from .page import counted
 
-_MOST_FINDINGS = 12
+_MOST_FINDINGS, _MOST_STEPS = 40, 4
 _UNITS = ["unit", "tags", "usable", "gaps", "clock", "verdict"]
 _FINDINGS = ["unit", "column", "kind", "start", "end", "detail", "advice"]
 
@@ -18,6 +19,14 @@ def check_of(X, check):
     return check_plant(X) if known is None else known
 
 
+def defects(check):
+    """What has to be fixed in the data before anything else, as steps; nothing without a check."""
+    first = () if check is None else check.fix_first
+    yield from (f"Data: {text}" for text in first[:_MOST_STEPS])
+    if len(first) > _MOST_STEPS:
+        yield f'Data: {len(first) - _MOST_STEPS} further defects, see "The data" below.'
+
+
 def add_check(page, check):
     """Section on what was found in the data; nothing without a check."""
     if check is None:
@@ -25,16 +34,18 @@ def add_check(page, check):
     first = check.fix_first
     page.heading("The data")
     if first:
-        page.text("Found in the record, and to be put right first: what follows from it can be wrong.").items(first)
+        page.text(f"{counted(len(first), 'defect')} of the record should be fixed first: conclusions may be wrong.")
+        page.items(first[_MOST_STEPS:])
     elif check.ok:
-        page.text("The check of the record found nothing wrong.")
+        page.text("The check of the record found no defects.")
     else:
-        page.text("The check of the record found nothing that has to be put right first.")
+        page.text("The check of the record found nothing that has to be fixed first.")
     page.table(check.units[_UNITS])
-    if len(check.findings):
-        page.table(check.findings[_FINDINGS].head(_MOST_FINDINGS))
-        if len(check.findings) > _MOST_FINDINGS:
-            page.text(f"{len(check.findings) - _MOST_FINDINGS} further findings are left out.")
+    shown = check.findings[_FINDINGS].head(_MOST_FINDINGS)
+    if len(check.findings) > _MOST_FINDINGS:
+        page.table(shown, folded=f"The first {_MOST_FINDINGS} of {len(check.findings)} findings")
+    elif len(shown):
+        page.table(shown, folded=counted(len(shown), "finding"))
 
 
 def add_trends(page, X, caption, **which):

@@ -76,7 +76,7 @@ def why_not(value):
     """Why a value that has no kind cannot stand in a file, and what to do."""
     if isinstance(value, (PrivacyMechanism, PrivacyAccountant)):
         return (
-            f"a {type(value).__name__}, and no copy may have its account, which would lose charges; take it off first: "
+            f"a {type(value).__name__}, and no copy may have its account, which would lose charges; detach it first: "
             "est.set_params(privacy=None)."
         )
     if callable(value) and hasattr(value, "__name__"):

@@ -63,7 +63,7 @@ class LikelihoodOptions(ParameterGroup):
         without inputs. None does not measure it.
     n_rounds : int or "auto", default=1
         Rounds of messages, beside the few sensors that units share. In every round after the first the units get their
-        smoothed states back, re-estimate their sensors (loadings, noise, level) at home and send their message again:
+        smoothed states back, re-estimate their sensors (loadings, noise, level) locally and send their message again:
         together with the server's fit this is expectation maximisation of the whole model, nothing pooled, and every
         message leaves once more. "auto" asks the units of which an autoregression of their own measurements is
         likelier than their model, as long as the likelihood of the record gains from another round, at most 30 times.

@@ -1,4 +1,4 @@
-"""Expectation maximisation: a plant on complete data, a unit's sensors at home, and a covariance of rows with gaps.
+"""Expectation maximisation: a plant on complete data, a unit's own sensors, and a covariance of rows with gaps.
 
 With the same sensors in every row the covariances of filter and smoother are steady, so that a step costs two
 linear recurrences over the record and one regression [1]_. The first steps gain the most: a few of them from

@@ -1,6 +1,6 @@
 """Sensors whose levels wander: how far from row to row, and what is slower than a period.
 
-A sensor that wanders shows ``C h[t] + v[t] + s[t]`` with white v and a random walk s. Directions of the sensors that
+A sensor that drifts shows ``C h[t] + v[t] + s[t]`` with white v and a random walk s. Directions of the sensors that
 no state moves have v and s alone, so that their spectrum in the cosines of a record is ``1 + step^2 / (4 sin(w/2)^2)``
 in units of v. States that are slow leave these directions flat.
 """
@@ -23,7 +23,7 @@ _CUT = 1.5  # times the frequency at which a walk is as large as the noise
 def walk_step(series):
     """Step from row to row of the random walks in series (n_samples, d), in deviations of their white noise.
 
-    Zero where fewer than two directions are white from row to row, or only one of them wanders: a state that is slow
+    Zero where fewer than two directions are white from row to row, or only one of them drifts: a state that is slow
     and hardly shows otherwise looks like that.
     """
     n = min(len(series), _MOST_ROWS)

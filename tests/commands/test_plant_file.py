@@ -90,8 +90,8 @@ def test_impact_of_a_change_that_was_not_made(plant_csv, tmp_path, capsys):
     [
         (["--from", "10"], "Give --moved INPUT for what a move did, or --do"),
         (["--from", "10", "--moved", "boiler__u0", "--do", "boiler__u0=1"], "Give --moved INPUT"),
-        (["--from", "20", "--to", "10", "--moved", "boiler__u0"], "rows 20 to 10 of 2000: that is no window"),
-        (["--from", "noon", "--moved", "boiler__u0"], "'noon' is no time such as 2026-03-01 00:00:00"),
+        (["--from", "20", "--to", "10", "--moved", "boiler__u0"], "rows 20 to 10 of 2000: that window is empty"),
+        (["--from", "noon", "--moved", "boiler__u0"], "'noon' is not a time such as 2026-03-01 00:00:00"),
         (["--from", "0", "--moved", "boiler__u0"], "'boiler__u0' has no value before the window"),
         (["--from", "9", "--moved", "boiler__v"], "'boiler__v' has no value before the window"),
         (["--from", "9", "--do", "boiler__u0=1", "--sampled", "often"], "give one of 'auto', 'after', 'before'"),

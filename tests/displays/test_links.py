@@ -89,7 +89,7 @@ def test_graph_says_when_a_link_acts_later_than_in_the_next_row():
     columns = {"cause": ["a", "b"], "effect": ["b", "c"], "strength": [0.3, 0.4], "verdict": "influence"}
     links = pd.DataFrame(columns | {"delay": [6.0, 1.0]})
     texts = [text.get_text() for text in LinkGraphDisplay.from_links(links, ["a", "b", "c"]).ax_.texts]
-    assert [text for text in texts if "later" in text] == ["6 rows later"]
+    assert [text for text in texts if "later" in text] == ["30%, 6 rows later"]
 
 
 def flow(pairs, names):
@@ -138,6 +138,26 @@ def test_a_matrix_has_a_scale_and_leaves_pairs_without_influence_white():
     columns = {"cause": ["a", "b"], "effect": ["b", "a"], "strength": [0.5, 0.4]}
     links = pd.DataFrame(columns | {"verdict": ["influence", "no influence"]})
     display = LinkMatrixDisplay.from_links(links, ["a", "b"])
-    assert [ax.get_ylabel() for ax in display.figure_.axes] == ["effect", "share of the effect's news"]
+    assert [ax.get_ylabel() for ax in display.figure_.axes] == ["effect", "share of what is unpredicted"]
     shown = display.image_.get_array()
     assert (shown[1, 0], shown[0, 1]) == (0.5, 0.0)
+
+
+def test_one_link_far_beyond_the_others_does_not_set_the_scale_of_colours():
+    names = list("abcdef")
+    pairs = [(a, b) for a in names for b in names if a != b]
+    table = pd.DataFrame(pairs, columns=["cause", "effect"]).assign(strength=0.2, verdict="influence")
+    table.loc[0, "strength"] = 18.0
+    display = LinkMatrixDisplay.from_links(table, names)
+    assert display.image_.norm.vmax == pytest.approx(1.0)
+    even = LinkMatrixDisplay.from_links(table.assign(strength=0.2), names)
+    assert even.image_.norm.vmax == pytest.approx(0.2)
+
+
+def test_a_pair_that_is_coupled_both_ways_is_one_line_without_heads():
+    columns = {"cause": ["a", "b", "b"], "effect": ["b", "a", "c"], "strength": [0.3, 0.4, 0.2]}
+    links = pd.DataFrame(columns | {"verdict": ["coupled", "coupled", "influence"]})
+    display = LinkGraphDisplay.from_links(links, ["a", "b", "c"])
+    arrows = [text.arrow_patch for text in display.ax_.texts if getattr(text, "arrow_patch", None)]
+    assert len(arrows) == 2
+    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["influence", "coupled"]

@@ -102,7 +102,7 @@ def test_where_two_units_differ_it_is_said_at_both():
     assert findings["unit"].tolist() == ["unit0", "unit1"]
     first, second = findings["value"]
     assert first == -second
-    assert findings["advice"].str.contains("put one right, not both").all()
+    assert findings["advice"].str.contains("correct one of them, not both").all()
 
 
 def test_a_weak_tie_shows_in_the_states_where_no_single_lag_does():
@@ -328,7 +328,11 @@ def test_what_moves_is_named(pattern, kind):
     said = {"wander": ("wandering", "level shift", "trend")}.get(kind, (kind,))
     assert kinds.pop("unit1") in said
     assert kinds == {}
-    assert report.units.set_index("unit")["verdict"].to_dict() == {"unit0": "ok", "unit1": "moves", "unit2": "ok"}
+    assert report.units.set_index("unit")["verdict"].to_dict() == {
+        "unit0": "ok",
+        "unit1": "level not constant",
+        "unit2": "ok",
+    }
 
 
 def test_the_advice_can_be_followed():

@@ -29,14 +29,17 @@ class Browser:
         os.close(read)
         os.close(write)
         self._n_asked, self._rest, self._session = 0, b"", {}
+        self.errors = []  # that the page shown wrote to its console, or raised
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = {"sessionId": self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]}
-        self._ask("Page.enable")
+        for part in ("Page", "Runtime", "Log"):
+            self._ask(f"{part}.enable")
 
     def show(self, page, width=1280, height=900):
         """Open a page in a window of that size, and wait until it is there."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self._ask("Emulation.setDeviceMetricsOverride", **size)
+        self.errors.clear()
         self._ask("Page.navigate", url=page.as_uri())
         while self._heard().get("method") != "Page.loadEventFired":
             pass
@@ -81,7 +84,19 @@ class Browser:
                 raise TimeoutError(f"{BROWSER} says nothing any more.")
             self._rest += piece
         message, _, self._rest = self._rest.partition(b"\0")
-        return json.loads(message)
+        heard = json.loads(message)
+        self.errors += _errors_in(heard.get("method"), heard.get("params", {}))
+        return heard
+
+
+def _errors_in(event, about):
+    """What an event says of an error of the page."""
+    if event == "Runtime.exceptionThrown":
+        yield str(about["exceptionDetails"])
+    if event == "Runtime.consoleAPICalled" and about["type"] in ("error", "assert"):
+        yield str(about["args"])
+    if event == "Log.entryAdded" and about["entry"]["level"] == "error":
+        yield about["entry"]["text"]
 
 
 def _become(read, write):

@@ -70,31 +70,31 @@ def test_a_page_is_self_contained_and_escaped(which, request):
     assert all(link.startswith("data:image/png;base64,") for link in page.links)
     assert not re.search(r"https?://|@import|url\(", text)
     assert "&lt;script&gt;" in text
-    for heading in ("Why we think so", "What we do not know", "What data left the units"):
+    for heading in ("What speaks against it", "What to check first", "Why we think so", "What data left the units"):
         assert f"<h2>{heading}</h2>" in text
 
 
 def test_the_plant_page_tells_links_and_doubts(plant_page):
     text = plant_page.read_text(encoding="utf-8")
     assert "drives turbine" in text
-    assert "An unmeasured cause" in text
+    assert "An unmeasured common cause" in text
     assert "not differential" in text or "data-minimising" in text
 
 
 def test_the_incident_page_tells_what_where_why(incident_page, incident):
     text, row = incident_page.read_text(encoding="utf-8"), incident[2].iloc[0]
     assert row["root"] == UNIT
-    assert "It began in &lt;script&gt;" in text
+    assert "Most likely origin: &lt;script&gt;" in text
     assert f"{row['detected']:%Y-%m-%d %H:%M:%S}" in text
-    assert "Where it began" in text
+    assert "What happened" in text
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"kind": "sensor", "root": "water", "path": [("water", 0)]}, "a fault of a sensor"),
-        ({"root": "undecided"}, "it cannot be told where"),
-        ({"end": np.nan}, "still going on"),
+        ({"kind": "sensor", "root": "water", "path": [("water", 0)]}, "Sensor fault."),
+        ({"root": "undecided"}, "most likely origin: "),
+        ({"end": np.nan}, "still active"),
         ({"path": [("water", 0), ("turbine", 1)]}, "water after 0 steps and turbine after 1 step"),
         ({"path": [("water", 2), ("turbine", 2)]}, "reached in the same step"),
     ],
@@ -108,14 +108,14 @@ def test_incidents_of_all_kinds(incident, tmp_path, changes, expected):
 def test_an_incident_no_stronger_than_the_alarms_allowed_is_said_to_be_perhaps_one(incident, tmp_path):
     detector, record, incidents = incident
     strong = detector.report(incidents, tmp_path / "strong.html", X=record).read_text("utf-8")
-    assert "false alarms that the budget allows" not in strong
+    assert "false alarms you allowed" not in strong
     weak = incidents.iloc[0].to_dict()
     rows = np.asarray(detector.transform(record)).max(axis=1)
     calm = int(np.argmin(rows[:190]))  # a row before the fault, and nothing like an alarm
     times = next(iter(record.values())).index
     weak |= {"start": times[calm], "detected": times[calm], "end": times[calm + 1]}
     page = detector.report(pd.Series(weak), tmp_path / "weak.html", X=record).read_text("utf-8")
-    assert "It may be one of the false alarms that the budget allows" in page
+    assert "It may be one of the false alarms you allowed" in page
 
 
 def test_pages_with_the_record_show_its_check_and_its_trends(incident, tmp_path):
@@ -149,7 +149,7 @@ def fit_of_a_plant_with(noise=None, **facts):
 @pytest.mark.parametrize(
     ("facts", "reserve"),
     [
-        ({"converged_": False}, "the fit had not converged"),
+        ({"converged_": False}, "the fit did not converge"),
         ({"has_prior_": True, "noise": SHARED}, "the plant is nearly degenerate"),
         ({"filled_": True}, "the record was too long for the exact likelihood of its gaps"),
     ],
@@ -157,7 +157,7 @@ def fit_of_a_plant_with(noise=None, **facts):
 def test_the_lead_is_qualified_by_what_speaks_against_the_fit(facts, reserve, tmp_path):
     page = fit_of_a_plant_with(**facts).report(tmp_path / "plant.html").read_text("utf-8")
     lead = re.search('<p class="lead">(.*?)</p>', page)[1]
-    assert lead.startswith(f"With reserve, as {reserve}")
+    assert lead.startswith(f"Provisional ({reserve}")
     assert "unit0 seems to drive unit1" in lead
     assert "drives" not in lead
 
@@ -169,7 +169,7 @@ def test_defects_of_the_data_qualify_the_lead(tmp_path):
         estimator = FederatedGrangerEstimator().fit(X)
     page = estimator.report(tmp_path / "plant.html", X=X).read_text("utf-8")
     lead = re.search('<p class="lead">(.*?)</p>', page)[1]
-    assert "to be put right first" in lead
+    assert "2 defects to fix first" in lead
     assert "unit0__x1" in page.split("<h2>The data</h2>")[1]
 
 
@@ -264,5 +264,5 @@ def test_shares_of_units_of_several_states_may_be_more_than_all_of_one_direction
     links = pd.DataFrame({"cause": ["a", "b"], "effect": ["b", "a"], "verdict": "influence", "basis": "held-out gain"})
     links = links.assign(strength=[1.05, 0.5], low=[1.0, 0.4], high=[1.1, 0.6], lag=1.0, because="")
     shares = graded_table(links)["share"]
-    assert [share.split(" %")[0] for share in shares] == ["105", "50"]
+    assert [share.split("%")[0] for share in shares] == ["105", "50"]
     assert shares[0].count("█") > shares[1].count("█")

@@ -96,8 +96,8 @@ class Pages:
         page.lead(summary(watch))
         share = f"in alarm {alarms['in_alarm']:.1%} of the time"
         page.text(f"{watch.counts['rows']} rows so far, {alarms['n_alarms']} alarms, {share}.")
-        last = "No row has come yet." if watch.last_time is None else f"The last row is of {watch.last_time}."
-        page.text(last, f"This page is of {now_told()}.", watch.problem and f"Note: {watch.problem}.")
+        last = "No rows received yet." if watch.last_time is None else f"Last row: {watch.last_time}."
+        page.text(last, f"Page written {now_told()}.", watch.problem and f"Note: {watch.problem}.")
         rows = list(reversed(incidents.known.items()))[:_LISTED]
         page.heading("Incidents").table(pd.DataFrame([_in_words(row) for _, row in rows]), empty="None.")
         page.links({f"Report on {row['start']}": self._pages[name].name for name, row in rows if name in self._pages})
@@ -108,18 +108,19 @@ class Pages:
 def summary(watch):
     """Sentence to read if there is time for only one."""
     if watch.counts["rows"] == 0:
-        return "No rows have come yet: nothing is known of the plant."
+        return "No rows received yet: the state of the plant is unknown."
     if watch.is_quiet:
-        return f"No rows since {in_time(watch.age)}: nothing is known of the plant now."
+        return f"No rows received for {in_time(watch.age)}: the state of the plant is unknown."
     unseen = watch.incidents.unseen
     lasting = sum(row["status"].startswith("running") for row in watch.incidents.known.values())
     if not unseen:
-        return f"No alarm now; {lasting} faults last." if lasting else "Nothing is out of the ordinary now."
+        still = f"No new alarm; {lasting} fault{'s' * (lasting > 1)} still present."
+        return still if lasting else "Normal: no alarm now."
     running = [row for row in unseen if row["end"] is None]
     if not running:
-        return f"{len(unseen)} incident{'s' * (len(unseen) > 1)} that nobody has acknowledged; none goes on now."
+        return f"{len(unseen)} incident{'s' * (len(unseen) > 1)} not acknowledged; none is active now."
     named = list(dict.fromkeys(row["root"] for row in running if row["root"] != UNDECIDED))
-    return f"Incident: it began in {', '.join(named)}." if named else "Incident; where it began is undecided yet."
+    return f"Incident: began in {', '.join(named)}." if named else "Incident: origin not determined yet."
 
 
 def in_time(seconds):
@@ -132,7 +133,7 @@ def in_time(seconds):
 
 def _in_words(row):
     """An incident as a reader asks for it: where, since when, until when, who has seen it."""
-    ended = "lasts" if row["status"].startswith("running") else row["end"] or "goes on"
+    ended = "still present" if row["status"].startswith("running") else row["end"] or "active"
     told = {"root": row["root"], "began": row["start"], "ended": ended, "kind": row["kind"]}
     told |= {"probability": f"{row['probability']:.0%}", "repeats": len(row["repeats"])}
     return told | {"seen by": row["seen"]["by"] if "seen" in row else ""}

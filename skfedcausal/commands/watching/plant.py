@@ -65,9 +65,7 @@ def _as_other_commands(settings):
     drop = [settings.drop] if isinstance(settings.drop, str) else list(settings.drop)
     table = PlantTable.read(settings.nominal, units=units, tz=settings.tz, fix=settings.fix, drop=drop)
     if table.fix_first:
-        raise SettingsError(
-            "\n".join(["The nominal record has to be put right first (fix = 'all'):", *table.fix_first])
-        )
+        raise SettingsError("\n".join(["The nominal record has to be fixed first (fix = 'all'):", *table.fix_first]))
     columns = [str(name) for name in cells_of(settings.nominal)]
     found, _ = unit_names([name for name in columns if not is_told(name)], units)
     names = {name: flat for name, flat in found.items() if flat in table.frame}

@@ -265,7 +265,7 @@ class Outbox:
         except Exception as error:  # whoever is told must not end the watch; it is said, and tried again
             if not self._failed:
                 print(
-                    f"Note: the {self.name} did not take an incident ({error}); it is told again later.",
+                    f"Note: the {self.name} did not take an incident ({error}); it will be sent again later.",
                     file=sys.stderr,
                 )
             self._failed = f"{type(error).__name__}: {error}"

@@ -112,7 +112,7 @@ def end_training(unit, received, state, round):
 
 @handles(NetworksTrained)
 def end_network(unit, received, state, round):
-    """Keep the trained correction as the augmenter; told again, all is as it is."""
+    """Keep the trained correction as the augmenter; called a second time, nothing changes."""
     if isinstance(state.get("augmenter"), StateCorrection):
         return Acknowledgement(), state
     correction = _training(state, received, NetworkTraining).correction

@@ -258,7 +258,7 @@ class UnitTraining:
         return replace(self, parameters=parameters, n_moves=self.n_moves + 1)
 
     def moved_by_blocks(self, row):
-        """Training after one round, from the server's blocks (n_states, n_drivers) and the moments at home."""
+        """Training after one round, from the server's blocks (n_states, n_drivers) and the unit's own moments."""
         check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
         at, dual = self.products(row.blocks), None
         if self.is_warm:

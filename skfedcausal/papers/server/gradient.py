@@ -91,7 +91,7 @@ class GradientServer(Trained, Versioned, BaseEstimator):
     exchange : {"series", "moments"}, default="series"
         "series" is the papers' protocol: states of all time steps and gradients cross in every round, one
         pass over the data. "moments" gives the same iterates: the server relays the states once, units
-        form their moments at home, and after that only matrices of a few numbers cross.
+        form their moments locally, and after that only matrices of a few numbers cross.
     variant : {"joint", "no_augmentation", "no_server", "pretrained"}, default="joint"
         The paper's method or its baselines: ``theta = 0``; ``theta`` from the client loss alone and nothing
         at the server; ``theta`` from the client loss alone and the server fitted to it.

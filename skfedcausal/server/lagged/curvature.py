@@ -321,7 +321,7 @@ def _learned(answers, features, is_bend, missed, lates):
 def _foretold(y, G, mean, kinds):
     """Slope of what a run misses of a fifth of the rows on what is foretold of it, learned without it, from 0 to 1.
 
-    The least of all fifths: what a record that wanders misses seems to follow its inputs, elsewhere in another way.
+    The least of all fifths: what a record that drifts misses seems to follow its inputs, elsewhere in another way.
     """
     lengths = [len(x) for x in y]
     firsts, total = np.cumsum([0, *lengths[:-1]]), sum(lengths)

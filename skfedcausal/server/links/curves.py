@@ -42,8 +42,8 @@ _SURE = stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT)  # standard errors of a trim
 _RIDGE, _LEAST = 1e-6, 1e-10  # share of a column's sum of squares, and of one that does not move
 
 
-UNSURE = "curved: bends and products tell of it in the whole record, not surely on stretches left out"
-EXPLAINED = "what its line tells, curves of other units tell as well"
+UNSURE = "curved: bends and products show it in the whole record, but not clearly on held-out segments"
+EXPLAINED = "curves of other units explain as well what its straight line does"
 
 
 @dataclass(frozen=True)
@@ -350,7 +350,7 @@ def with_curves(links, record, alpha):
         low, high = found.low[at], found.high[at]
         said = {
             "verdict": "coupled" if link.verdict == "shared driver" else told,
-            "because": f"curved: bends and products tell {100 * low:.2g} to {100 * high:.2g} % beyond the line",
+            "because": f"curved: bends and products add {100 * low:.2g} to {100 * high:.2g}% to the straight line",
             "basis": "curves",
             "p_value": found.p_value[at],
             "p_adjusted": found.p_adjusted[at],

@@ -39,8 +39,8 @@ _MOST_UNITS = 64  # whose pairs take seconds
 _FEWEST = 10  # rows of a stretch beyond the columns of a unit's past
 
 WORTH = (
-    "What a grade has been worth: on simulated networks of water, power and rivers whose true links are known, four in "
-    "five pairs called influence are true ones, of those called coupled half, of those called negligible one in fifty."
+    "How far to trust a grade: on simulated water, power and river networks with known links, four in five pairs "
+    "graded influence were true links, half of those graded coupled, and one in fifty of those graded negligible."
 )
 VALUES = ("strength", "low", "high", "total", "same_row", "driver_needed", "evidence", "lag")
 TOLD = ("influence", "coupled")  # verdicts that say that a pair is linked
@@ -387,15 +387,20 @@ def _stands(verdict, grade, is_doubtful):
 
 def _reason(verdict, found, is_slow, is_shared):
     """What speaks most against a grade, or keeps it from being more."""
-    low, high, same = (f"{100 * max(found[name], 0):.2g} %" for name in ("low", "high", "same_row"))
+    low, high, same = (_percent(max(found[name], 0)) for name in ("low", "high", "same_row"))
     if verdict == "influence":
-        return f"a driver nobody measures would have to explain {100 * found['driver_needed']:.2g} % of both"
+        return f"an unmeasured common driver would have to explain {_percent(found['driver_needed'])} of both"
     if verdict == "coupled":
-        return f"they share {same} of their news in the same row, as a driver of both or a link both ways would leave"
+        return f"{same} of their unpredicted variation is common in the same row: a common driver or a link both ways"
     if verdict == "negligible":
-        return "" if found["same_row"] < NEGLIGIBLE else f"nothing to add to the {same} they share in the same row"
+        return "" if found["same_row"] < NEGLIGIBLE else f"nothing beyond the {same} common in the same row"
     if is_shared:
-        return f"what {same} of their news that they share in the same row leave later may be all there is"
+        return f"may be only the after-effect of the {same} common in the same row"
     if is_slow:
-        return f"only moves slower than {LOCAL} rows tell of it, as a common load would"
-    return f"on stretches left out the gain is between {low} and {high} of the news"
+        return f"seen only in moves slower than {LOCAL} rows, which a common load would cause as well"
+    return f"on held-out segments the gain is between {low} and {high}"
+
+
+def _percent(share):
+    """A share in per cent with two digits, as a person writes it."""
+    return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"

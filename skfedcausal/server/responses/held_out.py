@@ -1,4 +1,4 @@
-"""Runs over stretches of rows that a model does not know, under the inputs of the record."""
+"""Runs over segments of the record that a model does not know, under the inputs of the record."""
 
 import numpy as np
 

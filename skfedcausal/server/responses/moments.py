@@ -1,4 +1,4 @@
-"""Sums over stretches of rows of what a row follows from, and the regressions that these sums give."""
+"""Sums over segments of the record of what a row follows from, and the regressions that these sums give."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ _LEVEL_RIDGE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Standardised scores and inputs of a record, and the stretches of rows that are left out in turn.
+    """Standardised scores and inputs of a record, and the segments of the record that are left out in turn.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Rows in which the levels of a plant shift, again and again: set points that units follow.
 
 Scores of all units together are cut where the mean before differs from that behind, against the long-run covariance of
-autoregressions around levels of their own. A level that wanders has shifts wherever one looks, and means that differ
+autoregressions around levels of their own. A level that drifts has shifts wherever one looks, and means that differ
 between the halves of every stretch between them: of such scores nothing is said.
 """
 
@@ -80,7 +80,7 @@ def _gain(white, ends):
 
 
 def _wave_gain(white, k):
-    """What the k slowest cosines explain, as they do of what wanders."""
+    """What the k slowest cosines explain, as they do of what drifts."""
     n = len(white)
     waves = np.cos(np.pi * np.outer(np.arange(1, k + 1), (np.arange(n) + 0.5) / n)) * np.sqrt(2 / n)
     return float(np.square(waves @ white).sum())

@@ -222,7 +222,7 @@ def _shifts(found):
 def _of_shifts(name, count, moves):
     """A unit that moves in so many of the shifts, all of which are left out of the record."""
     rows = ", ".join(f"{start}-{stop - 1}" for start, stop in moves)
-    return "steady levels", name, name, count, np.nan, False, f'levels="episode" at home, without rows {rows}'
+    return "steady levels", name, name, count, np.nan, False, f'levels="episode" in this unit, without rows {rows}'
 
 
 def _row(found, check, cause, effect, result, level, remedy):
@@ -298,9 +298,9 @@ def _of_scores(found, m=None):
         series = checks.unit_series(whole[first:stop])
         ratio, p, period = checks.line(series)
         slope = _trend(found, k, series, slice(first, stop))
-        remedy = f"harmonics={period:.4g} at home"
+        remedy = f"harmonics={period:.4g} in this unit"
         rows.append(_row(found, "no season", k, k, (ratio, p), _LINE_LEVEL / m, remedy))
-        rows.append(_row(found, "no trend", k, k, slope, _TREND_LEVEL / m, 'trend="smooth" at home'))
+        rows.append(_row(found, "no trend", k, k, slope, _TREND_LEVEL / m, 'trend="smooth" in this unit'))
     return rows
 
 
@@ -355,10 +355,10 @@ def _of_rows_held_out(found):
 
 def with_wandering(table, messages):
     """The table with a row for each unit that says of its sensors that they wander."""
-    told = {name: message.wanders for name, message in messages.items() if message.wanders is not None}
+    drifting = {name: message.wanders for name, message in messages.items() if message.wanders is not None}
     return _with_rows(
         table,
-        [(_WANDERING, name, name, period, np.nan, False, 'levels="wander" at home') for name, period in told.items()],
+        [(_WANDERING, k, k, period, np.nan, False, 'levels="wander" in this unit') for k, period in drifting.items()],
     )
 
 

@@ -170,7 +170,7 @@ def event_ages(codes, before):
 
 
 def revised(answer, rows, detected, prior):
-    """The answer to an incident given what units notice, the kind that follows and whether anything was noticed.
+    """The answer to an incident given what units notice, and the kind that follows.
 
     Those that notice something first are likely roots, the earlier the more.
     """

@@ -155,7 +155,7 @@ def test_the_report_names_the_rows_and_levels_that_are_taken_off_stay_as_asked_f
     told = FederatedGrangerEstimator().fit(moved).validity_.query("check == 'steady levels'")
     assert set(told["effect"]) == {"u0", "u1", "u2", "u3"}
     assert not told["passed"].any()
-    assert told["remedy"].str.contains('levels="episode" at home, without rows').all()
+    assert told["remedy"].str.contains('levels="episode" in this unit, without rows').all()
     assert (told["statistic"] >= 7).all()
 
 

@@ -117,7 +117,7 @@ def test_sensors_that_wander_say_so_and_have_levels_that_move():
     est = FederatedGrangerEstimator(KalmanClient(n_states=2)).fit(X)
     told = est.validity_.query("check == 'steady sensors'")
     assert set(told["effect"]) == set(X)
-    assert set(told["remedy"]) == {'levels="wander" at home'}
+    assert set(told["remedy"]) == {'levels="wander" in this unit'}
     assert told["statistic"].between(40, 200).all()
     withheld = est.server_.likelihood_links_
     assert set(withheld["verdict"]) == {"cannot tell"}
