@@ -397,7 +397,7 @@ def kernel_granger(series, n_lags, n_folds=4, n_stretches=20, ridges=(0.03, 0.3,
 
     A Gaussian kernel, as wide as the median distance, of the lags of all units; each fold is predicted from the
     others, with and without a cause, and what its lack loses is a mean over stretches, tested one-sided. The ridge is
-    the one of the full regression with the least loss, for every effect.
+    the one with which the full regression loses least.
 
     References
     ----------
@@ -421,16 +421,15 @@ def kernel_granger(series, n_lags, n_folds=4, n_stretches=20, ridges=(0.03, 0.3,
             missed[left] = now[left] - K[np.ix_(left, seen)] @ solve(known, now[seen], assume_a="pos")
         return np.add.reduceat(np.square(missed), firsts, axis=1)  # of units
 
-    n, full = len(Z), np.array([losses(past, ridge) for ridge in ridges])
-    best = full.mean(axis=1).argmin(axis=0)
+    n, tried = len(Z), [losses(past, ridge) for ridge in ridges]
+    best = int(np.argmin([lost.sum() for lost in tried]))
     p, size = np.ones((n, n)), np.zeros((n, n))
     for cause in range(n):
-        for k in np.unique(best):
-            lost = losses(past[:cause] + past[cause + 1 :], ridges[k]) - full[k]
-            means = np.array([part.mean(axis=0) for part in np.array_split(lost, n_stretches)])
-            effects = np.flatnonzero((best == k) & (np.arange(n) != cause))
-            found = stats.ttest_1samp(means[:, effects], 0.0, alternative="greater")
-            size[effects, cause], p[effects, cause] = found.statistic, found.pvalue
+        lost = losses(past[:cause] + past[cause + 1 :], ridges[best]) - tried[best]
+        means = np.array([part.mean(axis=0) for part in np.array_split(lost, n_stretches)])
+        effects = np.flatnonzero(np.arange(n) != cause)
+        found = stats.ttest_1samp(means[:, effects], 0.0, alternative="greater")
+        size[effects, cause], p[effects, cause] = found.statistic, found.pvalue
     return p, size
 
 

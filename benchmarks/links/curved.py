@@ -20,23 +20,24 @@ from .plants import OURS, SURE, by_default, ranks, timed
 
 TITLE = "Links that are not straight"
 TEXT = (
-    "Plants of known equations, {seeds} of each kind, every unit behind noisy sensors. Couplings: six units of one "
-    "state in an order, seven links along a curve, each a quarter of the target's own news, or a product with the "
-    "target's or another cause's state. Lorenz-96: ten units. Reactors: a chain of four stirred tanks with a recycle. "
-    "Tanks: two above two. Hénon: five maps in a line. Flows: Lorenz, Rössler, Thomas and Nosé-Hoover systems with "
-    "noise, each variable a unit. DAG: networks as CausalDynamics draws them, scale-free, of six nodes of three "
-    "variables whose roots are Lorenz systems and whose others are sums of activations of their parents, one row later "
-    "or within the row. AUROC of the ranking by evidence (VAR, kernel: p-value; PCMCI: size); shares of true and of "
-    "absent pairs that are told a link; processor seconds over the VAR's. The others are told how many states a unit has and get as many principal components: "
-    "VAR: order by AIC, Wald tests; PCMCI: two lags; kernel: what a Gaussian kernel ridge on two lags loses on a quarter "
-    "left out where the cause is missing, Student's t over 20 stretches; all by Holm's rule at 5 %."
+    "Plants of known equations, every unit behind noisy sensors. Couplings: six units of one state in an order, seven "
+    "links along a curve, each a quarter of the target's own news, or a product with the target's or another cause's "
+    "state. Lorenz-96: ten units. Reactors: a chain of four stirred tanks with a recycle. Tanks: two above two. Hénon: "
+    "five maps in a line. Flows: Lorenz, Rössler, Thomas and Nosé-Hoover systems with noise, each variable a unit. "
+    "DAG: networks as CausalDynamics draws them, scale-free, of six nodes of three variables whose roots are Lorenz "
+    "systems and whose others are sums of activations of their parents, one row later or within the row, and noise. "
+    "AUROC of the ranking by evidence (VAR, kernel: p-value; PCMCI: size); shares of true and of absent pairs that are "
+    "told a link; processor seconds over the VAR's. The others are told how many states a unit has and get as many "
+    "principal components. VAR: order by AIC, Wald tests. PCMCI: two lags. Kernel: what a Gaussian kernel ridge on two "
+    "lags loses on a quarter left out where the cause is missing, Student's t over 20 stretches. All by Holm's rule at "
+    "5 %."
 )
 MEANS, SLOW = "Means over kinds", "Slow methods at few rows"
 NOTES = {
     MEANS: "Every kind counts alike.",
     SLOW: "PCMCI with Gaussian processes and distance correlation (GPDC) or nearest neighbours (CMIknn, 100 "
-    "permutations), one lag, on one record of each of a few kinds. 100 permutations are too few for Holm's rule: CMIknn "
-    "decides every pair at 5 %.",
+    "permutations), one lag, on one record of each of a few kinds. 100 permutations are too few for Holm's rule: "
+    "CMIknn decides every pair at 5 %.",
 }
 PERMUTED = {"sig_samples": 100, "sig_blocklength": 1}
 VAR, PCMCI, KERNEL = "VAR(AIC), Wald (statsmodels)", "PCMCI, {} (tigramite)", "kernel Granger, cross-fitted"
@@ -168,7 +169,7 @@ def tanks(rng, n_samples):
 
 
 def henon(rng, n_samples, n_units=5, coupled=0.3):
-    """Hénon maps in a line, both ends free [3]_: ``x_i'' = 1.4 - (c (x_(i-1) + x_(i+1)) / 2 + (1 - c) x_i)^2 + 0.3 x_i``."""
+    """Hénon maps in a line, both ends free [3]_: ``x'' = 1.4 - (c (mean of neighbours) + (1 - c) x')^2 + 0.3 x``."""
     linked = np.abs(np.subtract.outer(np.arange(n_units), np.arange(n_units))) == 1
     linked[[0, -1]] = False
     shares = np.where(linked.any(axis=1), coupled, 0.0)
