@@ -17,17 +17,23 @@ import argparse
 import hashlib
 import json
 import math
+import os
+import platform
 import re
 import runpy
+import subprocess
 import time
 import tomllib
 import warnings
 from collections import Counter
+from datetime import date
 from importlib import import_module
+from importlib.metadata import version
 from itertools import zip_longest
+from pathlib import Path
 
-from ._report import RESULTS, facts
-
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("numpy", "scipy", "scikit-learn", "statsmodels", "pandas")
 DIGITS = 6
 ROUNDING = 1e-9  # what is zero to rounding on both sides agrees
 SEEDS = ("seeds", "records", "plants", "runs")  # settings that say what was drawn
@@ -308,6 +314,44 @@ def curves(rows, x, columns):
 
 def _first(cell):
     return cell[0] if isinstance(cell, list) else cell
+
+
+# -- the conditions under which figures were measured ----------------------------------------------------------
+
+
+def facts(command):
+    """Command, commit, processor, versions and date of what is computed now, by name."""
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return {
+        "command": f"`OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'not set')} {command}`",
+        "commit": _commit(),
+        "processor": _processor(),
+        "versions": f"Python {platform.python_version()}, {packages}",
+        "date": date.today().isoformat(),
+    }
+
+
+def _commit():
+    """The last commit of the package, and whether files of the package were changed after it."""
+    return _git("log", "-1", "--format=%h", "--", "skfedcausal") + " with changes" * bool(
+        _git("status", "--porcelain", "skfedcausal")
+    )
+
+
+def _git(*arguments):
+    done = subprocess.run(
+        ["git", *arguments], cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
+
+
+def _processor():
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 # -- making and checking them ---------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import tempfile
 import warnings
 from functools import partial
 from pathlib import Path
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from skfedcausal.statespace.riccati import filtered_covariance, predicted_covari
 
 from .._limits import best_selection, known_links
 from .._networks import dead_times, links_of, weak_links
-from .._report import RESULTS, side_by_side
+from .._pages import RESULTS
 from .._rivals import LEVEL, Autoregression, components
 
 TITLE = "What a fit, a stream and a filter cost"
@@ -64,6 +65,20 @@ class Case(NamedTuple):
     X: dict
     linked: np.ndarray
     truth: object = None
+
+
+def side_by_side(functions, turns):
+    """Least processor seconds and the last answer of every function by name, measured in turns.
+
+    A busy machine disturbs all of them alike, so that ratios can be compared where seconds cannot.
+    """
+    seconds, answers = dict.fromkeys(functions, float("inf")), {}
+    for _ in range(turns):
+        for name, function in functions.items():
+            begin = process_time()
+            answers[name] = function()
+            seconds[name] = min(seconds[name], process_time() - begin)
+    return seconds, answers
 
 
 def case(units, rows, sensors=8, *, seed=0, missing=0.0, noise=None, dead=False):

@@ -5,6 +5,7 @@ from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrel
 from .incidents import FalseAlarmDisplay, IncidentDisplay, TagDisplay
 from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay, ValidityDisplay
 from .maps import LinkMapDisplay, link_communities
+from .shapes import LinkShapeDisplay
 from .trends import TrendDisplay
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "LinkGraphDisplay",
     "LinkMapDisplay",
     "LinkMatrixDisplay",
+    "LinkShapeDisplay",
     "LossDisplay",
     "PrivacyCurveDisplay",
     "ResidualDisplay",

@@ -136,6 +136,56 @@ def spectrum(
     return answering(est, "spectrum").spectrum(cause, effect, **settings)
 
 
+def link_shape(est: "PlantEstimator", cause: str, effect: str, *, confidence: float = 0.9) -> pd.DataFrame:
+    """What a state of one unit adds to the next state of another along a curve, beside the line.
+
+    Parameters
+    ----------
+    est : FederatedGrangerEstimator or FederatedCounterfactualEstimator
+        Fitted.
+    cause, effect : str
+        Names of units.
+    confidence : float, default=0.9
+        Coverage of the band at each point.
+
+    Returns
+    -------
+    DataFrame
+        One row per point, a quantile of the cause's state, and level: ``state``, its value; ``other`` and ``level``,
+        the unit whose state it multiplies and the value of that, "" and 0 where there is none, otherwise two, at
+        the quantiles .16 and .84; ``adds``, ``low``, ``high``, what is added and its band; ``line``, what the line
+        alone says. All in standard deviations of the states, additions less their mean.
+
+    Raises
+    ------
+    ValueError
+        If no curve was found from `cause` to `effect`, or curves were not looked at.
+
+    Notes
+    -----
+    Of units with several states it is the pair whose curve is the largest. Shapes are those of the regression that the
+    verdict rests on, kinks and steps at quantiles, given the other units that act on the effect. Bands are half as wide
+    again as those of its coefficients, for what such pieces miss, and know nothing of the choice of the pair: in 700
+    and 1,500 rows of simulated curves they held .88 to .98 where 90 % were asked for, in 4,000 rows .7 of waves and of
+    saturation. Signs of states are arbitrary, and noise of the sensors flattens.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.inspection import link_shape
+    >>> rng = np.random.default_rng(0)
+    >>> h = rng.normal(size=(1000, 2))
+    >>> for t in range(1, 1000):
+    ...     h[t] += 0.5 * h[t - 1] + [0, abs(h[t - 1, 0])]
+    >>> X = {f"unit{m}": h[:, [m]] + 0.1 * rng.normal(size=(1000, 2)) for m in range(2)}
+    >>> shape = link_shape(FederatedGrangerEstimator().fit(X), "unit0", "unit1")
+    >>> bool(np.ptp(shape["adds"]) > 5 * np.ptp(shape["line"]))
+    True
+    """
+    return answering(est, "link_shape", "shapes_").shapes_.of_pair(cause, effect, confidence)
+
+
 def link_intervals(est: "PlantEstimator", confidence: float = 0.95, *, geweke: bool = False) -> pd.DataFrame:
     """Intervals of the strength of every link between states, and what would decide them.
 

@@ -269,6 +269,11 @@ class FullRegression:
         without, left = (np.linalg.slogdet(_floored(news))[1] for news in (self._without(columns), self._news))
         return without - left
 
+    def terms_of(self, columns):
+        """Coefficients (m, p) of some columns in the whole, their part (m, m) of its inverse, and Cov of the news."""
+        inverse = self._of_whole[np.ix_(columns, columns)]
+        return self._in_whole[columns], inverse, self._news / self._moments.n_all
+
     def gains_of(self, columns):
         """Share of the news that some of the columns tell beyond the other ones, in every segment."""
         M, at = self._inverse, columns[:, None]

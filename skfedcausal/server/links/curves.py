@@ -29,6 +29,7 @@ from .grades import (
     told_links,
     trimmed,
 )
+from .shapes import Shape, Terms, shape_of, shapes_table
 
 _KINKS = np.array([0.07, 0.23, 0.5, 0.77, 0.93])  # quantiles of a state: -1.5, -0.75 ... deviations of a normal one
 _STEPS = np.array([0.16, 0.84])
@@ -59,6 +60,7 @@ class Curves:
     same_row: np.ndarray  # share of the news that the cause tells in the same row, by line and curves
     evidence: np.ndarray
     is_explained: np.ndarray  # whether curves of other units tell what a line of the cause was told for
+    shapes: dict  # `Shape` by (effect, cause) where the p-value says that it is no line
 
 
 class _Found(NamedTuple):
@@ -71,6 +73,7 @@ class _Found(NamedTuple):
     strength: float = 0.0
     same_row: float = 0.0
     whole: np.ndarray | None = None  # gains by all that the cause tells, where asked for
+    shape: Shape | None = None
 
     @property
     def is_large(self):
@@ -111,10 +114,18 @@ class Bent(NamedTuple):
         inside = np.clip(series, *self.ends)
         return inside - inside.mean(axis=0)
 
+    def single(self, series):
+        """Kinks and steps of every column, (n_samples, 7, n)."""
+        inside = np.clip(series, *self.ends)[:, None]
+        return np.concatenate([np.maximum(inside - self.kinks, 0.0), inside > self.steps], axis=1)
+
+    def of_column(self, values, k):
+        """Kinks and steps at some values (q,) of the k-th column, (q, 7)."""
+        return Bent(*(part[:, [k]] for part in self)).single(values[:, None])[:, :, 0]
+
     def __call__(self, series, slices):
         """Kinks and steps of each unit's columns, and products of its own ones, less their means: one array a unit."""
-        inside, held = np.clip(series, *self.ends)[:, None], self.held(series)
-        single = np.concatenate([np.maximum(inside - self.kinks, 0.0), inside > self.steps], axis=1)
+        held, single = self.held(series), self.single(series)
         found = []
         for own in slices:
             first, second = np.triu_indices(own.stop - own.start, 1)
@@ -173,7 +184,7 @@ class _Regressions:
         states = lagged.values[
             :, np.concatenate([first + np.arange(p) for first, p in zip(firsts, sizes, strict=True)])
         ]
-        self.bent = Bent.of(states)
+        self.states, self.bent = states, Bent.of(states)
         self.held, self.now = self.bent.held(states), _centred(lagged.values[:, lagged.now[0].start :])
         self.lags = [_centred(lagged.values[:, past]) for past in lagged.past]
         self.past = [np.hstack(both) for both in zip(self.lags, self.bent(states, slices), strict=True)]
@@ -202,11 +213,17 @@ class _Regressions:
             [*past, *(self.present[unit] for unit in units), *(self.lags[unit] for unit in beside)], [now]
         )
         model = _Model(rows, len(past), now.shape[1])
-        own = [[1 + k, *(1 + len(units) + np.flatnonzero((ends == unit).any(axis=1)))] for k, unit in enumerate(units)]
+        driving = [np.flatnonzero((ends == unit).any(axis=1)) for unit in units]  # products of each
+        own = [[1 + k, *(1 + len(units) + places)] for k, places in enumerate(driving)]
+        limit = _CHANCE / (self.n_units - 1)
         found = {
-            unit: model.found(of, self.lags[unit].shape[1], len(past) + k, _CHANCE / (self.n_units - 1))
+            unit: model.found(of, self.lags[unit].shape[1], len(past) + k, limit)
             for k, (unit, of) in enumerate(zip(units, own, strict=True))
         }
+        pairs = self.pairs[products]
+        for unit, of, places in zip(units, own, driving, strict=True):
+            if found[unit].p_value <= limit:
+                found[unit] = found[unit]._replace(shape=self._shape(model, unit, of, pairs[places]))
         if any(of.p_value < _CHANCE / n_pairs and of.is_large for of in found.values()):
             for unit, of in zip(units, own, strict=True):
                 if unit in asked:
@@ -214,6 +231,12 @@ class _Regressions:
             for k, unit in enumerate(beside):
                 found[unit] = _Found(whole=model.told_by([len(past) + len(units) + k]))
         return found
+
+    def _shape(self, model, unit, slices, pairs):
+        """What states of a unit add to the effect of a model; all of its slices but the first are products, `pairs`."""
+        width = self.slices[unit].stop - self.slices[unit].start
+        terms = Terms(*model.terms_of(slices), N_LAGS * width, width, pairs)
+        return shape_of(terms, self.slices[unit].start, self.states, self.held, self.bent.of_column)
 
     def _products(self, base, now):
         """Products of states of two units that matter beside a base, one after the other, as places in `pairs`."""
@@ -273,6 +296,10 @@ class _Model:
         same = max(self.told_by([present]).mean(), 0.0)
         return _Found(p_value, self.recorded.gains_of(bends), self.local.gains_of(bends), noise, strength, same)
 
+    def terms_of(self, slices):
+        """Coefficients of the past in some slices, their inverse moments, and the covariance of the news."""
+        return self.recorded.terms_of(positions_of(slices, self.rows.past))
+
     def told_by(self, slices):
         """Gains in every stretch by some slices beyond the past without them."""
         columns = positions_of(slices, self.rows.past)
@@ -309,7 +336,8 @@ def _told(found, n_units, alpha, by_lines):
             gain, error = trimmed(whole)
             if gain <= _SURE * error:
                 is_explained[effect, cause], evidence[effect, cause] = True, 2 * np.arcsinh(gain / error)
-    return Curves(told, p_value, p_adjusted, np.maximum(strength, low), low, high, same, evidence, is_explained)
+    shapes = {at: of.shape for at, of in found.items() if of.shape is not None and p_adjusted[at] <= alpha}
+    return Curves(told, p_value, p_adjusted, np.maximum(strength, low), low, high, same, evidence, is_explained, shapes)
 
 
 def _centred(columns):
@@ -320,7 +348,10 @@ def _centred(columns):
 
 
 def with_curves(links, record, alpha):
-    """A table of links with what curves tell where lines tell less; p-values are then those of curves beyond the line.
+    """A table of links with what curves tell where lines tell less, and one of their shapes.
+
+    P-values of what curves tell are those beyond the line. Shapes are those of all pairs whose p-value says that the
+    link is no line, told or not.
 
     "influence" stands, with what curves add to its evidence; a pair that a driver explains as well is coupled at most,
     and so is one that lines call coupled if curves tell no more than what the two share in the same row. What a line
@@ -329,7 +360,7 @@ def with_curves(links, record, alpha):
     """
     few = record.partition.n_states * (N_LAGS + len(_KINKS) + len(_STEPS)) <= _MOST_COLUMNS
     if not few or not can_be_graded(record):
-        return links
+        return links, shapes_table({}, record.names, ())
     table, place = links.copy(), {name: k for k, name in enumerate(record.names)}
     straight = told_links(links[links["kind"] == "state"]).itertuples()
     pairs = {(place[link.effect], place[link.cause]): link.same_row for link in straight}
@@ -361,4 +392,5 @@ def with_curves(links, record, alpha):
             "driver_needed": driver_needed(low),
         }
         table.loc[row, list(said)] = list(said.values())
-    return table
+    unit_of = np.repeat(np.arange(len(slices)), [own.stop - own.start for own in slices])
+    return table, shapes_table(found.shapes, record.names, unit_of)

@@ -17,6 +17,7 @@ from .answers import anew, classical_tests
 from .curves import with_curves
 from .grades import grades_of, holds, with_grades
 from .intervals import check_confidence, pair_of, spectrum_table
+from .shapes import LinkShapes
 from .tests import check_method
 
 
@@ -28,6 +29,7 @@ class Verdicts(NamedTuple):
     validity: pd.DataFrame | None  # None where there were no rows to check
     correlations: pd.DataFrame
     grades: Any
+    shapes: pd.DataFrame | None = None  # of links that are not straight; None where it was not asked
 
 
 class LinkQuestions(ServerLearner):
@@ -132,6 +134,11 @@ class LinkQuestions(ServerLearner):
         return self._concluded.grades.carried
 
     @property
+    def shapes_(self) -> LinkShapes:
+        """Shapes of the links that are not straight."""
+        return LinkShapes(self._concluded.shapes, self.names_)
+
+    @property
     def likelihood_links_(self):
         """`links_` with no held-out gains: all that there is where noise was added that would hide them."""
         return self._concluded.by_likelihood
@@ -176,9 +183,10 @@ class LinkQuestions(ServerLearner):
                 grades = grades_of(record)
             correlations = self.engine_.with_directions(correlations, run, record, self.process_cov_)
         by_likelihood = self._told(with_grades(links, None, self.names_))
-        links = with_grades(links, grades, self.names_)
-        links = self._told(links if plain is None else with_curves(links, plain, self.alpha))
-        return Verdicts(links, by_likelihood, validity, correlations, grades)
+        links, shapes = with_grades(links, grades, self.names_), None
+        if plain is not None:
+            links, shapes = with_curves(links, plain, self.alpha)
+        return Verdicts(self._told(links), by_likelihood, validity, correlations, grades, shapes)
 
     def _qualified(self, links):
         """Leave open what rests on a plant that was not reached, and links of units that drift or may shift."""

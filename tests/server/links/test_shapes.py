@@ -1,0 +1,86 @@
+"""Shapes of curved links: those of the equations that made the record, and none of lines."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import skfedcausal
+from skfedcausal import FederatedGrangerEstimator, GradientServer, inspection
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.papers import StopRule
+from skfedcausal.server.links.curves import curves
+from skfedcausal.statespace.partition import slices_of
+
+COUPLINGS = {"square": np.square, "kink": np.abs, "wave": lambda s: np.sin(2 * s), "bend": lambda s: np.tanh(2 * s)}
+
+
+def states(coupling, seed, n_samples=1500):
+    """Three units, the first of which acts on the second along a curve."""
+    rng = np.random.default_rng(seed)
+    h = rng.normal(size=(n_samples, 3))
+    for t in range(1, n_samples):
+        h[t] += 0.5 * h[t - 1]
+        h[t, 1] += 0.5 * coupling(h[t - 1, 0], h[t - 1, 1])
+    return h
+
+
+def sensors(h):
+    rng = np.random.default_rng(9)
+    return {f"u{m}": np.outer(x, [1.0, 0.5]) + 0.1 * rng.normal(size=(len(h), 2)) for m, x in enumerate(h.T)}
+
+
+@pytest.mark.parametrize("kind", COUPLINGS)
+def test_a_shape_is_that_of_the_equations_and_its_band_holds_it(kind):
+    held = []
+    for seed in range(4):
+        h = states(lambda s, own: COUPLINGS[kind](s), seed)
+        shape = curves(h, slices_of([1] * 3)).shapes[1, 0]
+        truth = 0.5 * COUPLINGS[kind](shape.state * h[:, 0].std() + h[:, 0].mean()) / h[:, 1].std()
+        truth = truth - truth.mean()
+        assert np.corrcoef(shape.adds[0], truth)[0, 1] > 0.93
+        held.append(np.abs(shape.adds[0] - truth) < 1.645 * shape.error[0])
+    assert np.mean(held) > 0.8  # four records, kinks and steps for a curve that has none
+
+
+def test_the_line_of_a_symmetric_curve_is_flat():
+    shape = curves(states(lambda s, own: s**2, 0), slices_of([1] * 3)).shapes[1, 0]
+    assert np.ptp(shape.line) < 0.2 * np.ptp(shape.adds)
+    assert shape.other is None
+
+
+def test_a_state_that_multiplies_another_has_a_curve_at_a_low_and_one_at_a_high_value():
+    shape = curves(states(lambda s, own: s * own, 0), slices_of([1] * 3)).shapes[1, 0]
+    assert shape.other == 1
+    assert shape.levels[0] < -0.5 < 0.5 < shape.levels[1]
+    rise = shape.adds[:, -1] - shape.adds[:, 0]
+    assert rise[0] < -1 < 1 < rise[1]
+
+
+def test_shapes_are_those_of_curved_pairs_and_what_has_none_is_said():
+    est = FederatedGrangerEstimator().fit(sensors(states(lambda s, own: np.abs(s), 0)))
+    assert {"state", "adds", "low", "high", "line"} < set(inspection.link_shape(est, "u0", "u1"))
+    with pytest.raises(ValueError, match="no curve was found; curves were found from u0 to u1"):
+        inspection.link_shape(est, "u1", "u2")
+    X, _ = make_granger_plant(2, links=[("unit0", "unit1")], random_state=0)
+    with pytest.raises(ValueError, match="curves were found of no pair"):
+        inspection.link_shape(FederatedGrangerEstimator().fit(X), "unit0", "unit1")
+    trained = FederatedGrangerEstimator(server=GradientServer(stop=StopRule(max_iter=2)))
+    with pytest.warns(ConvergenceWarning):
+        trained.fit(X)
+    with pytest.raises(ValueError, match="not answered by a fit with GradientServer"):
+        inspection.link_shape(trained, "unit0", "unit1")
+
+
+def test_a_saved_estimator_has_its_shapes(tmp_path):
+    est = FederatedGrangerEstimator().fit(sensors(states(lambda s, own: np.abs(s), 0)))
+    skfedcausal.save(est, tmp_path / "model")
+    again = skfedcausal.load(tmp_path / "model")
+    assert inspection.link_shape(again, "u0", "u1").equals(inspection.link_shape(est, "u0", "u1"))
+
+
+def test_a_wider_band_is_asked_for_by_its_confidence():
+    est = FederatedGrangerEstimator().fit(sensors(states(lambda s, own: np.abs(s), 0)))
+    narrow, wide = (inspection.link_shape(est, "u0", "u1", confidence=level) for level in (0.5, 0.99))
+    assert ((wide["high"] - wide["low"]) > 3 * (narrow["high"] - narrow["low"])).all()
+    with pytest.raises(ValueError, match="confidence"):
+        inspection.link_shape(est, "u0", "u1", confidence=2.0)
