@@ -61,7 +61,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     page.against([*_doubts(incident, detector), *notes])
     check = check_of(X, check)
     page.check_first([*_steps(incident, found), *defects(check)])
-    if found is not None:
+    if seen is not None and found is not None:
         X = detector.asked_.coded(X)[0]  # modes in words are no numbers
         add_trends(page, X, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)
     page.heading("Why we think so").text(*_reasons(incident, detector, seen))
