@@ -4,7 +4,8 @@ Links of the Tennessee Eastman process
 
 Five units of a simulated chemical plant in closed loop: which drives which, compared with the material flows
 of the flowsheet. The records are yours: give the folder that holds ``tep.npz`` and its tables as the first
-argument, or set ``SKFEDCAUSAL_DATA`` to the folder above. Nothing is downloaded.
+argument, or set ``SKFEDCAUSAL_DATA`` to the folder above. Nothing is downloaded; without the records the
+example says what it needs and ends.
 
 What this example does not show: that the flowsheet can be recovered. It cannot from this record; see the page
 on the Tennessee Eastman record in the user guide.

@@ -22,7 +22,8 @@ _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';
 script-src 'unsafe-inline'">
-<title>$title</title></head><body style="margin:0 auto;max-width:80rem;padding:1rem;font:16px/1.5 system-ui,sans-serif;
+<title>$title</title><style>.pane { max-height: none !important; }</style></head>
+<body style="margin:0 auto;max-width:80rem;padding:1rem;font:16px/1.5 system-ui,sans-serif;
 background:Canvas;color:CanvasText;color-scheme:light dark;overflow-wrap:break-word"><h1
 style="font-size:1.5rem;line-height:1.25;margin:0">$title</h1>
 <p style="font-size:1.1rem;border-left:.3rem solid #0072B2;padding:.4rem .9rem;max-width:46rem">$lead</p>

@@ -61,7 +61,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     page.against([*_doubts(incident, detector), *notes])
     check = check_of(X, check)
     page.check_first([*_steps(incident, found), *defects(check)])
-    if found is not None:
+    if seen is not None and found is not None:
         X = detector.asked_.coded(X)[0]  # modes in words are no numbers
         add_trends(page, X, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)
     page.heading("Why we think so").text(*_reasons(incident, detector, seen))
@@ -180,12 +180,12 @@ def _steps(incident, found):
     """What to check on site, in order."""
     if found is not None:
         unit, tags = found["unit"].iloc[0], trends_of(found)
-        yield f"In {unit}: {listed_in_words(tags)} against a local gauge or a redundant sensor."
+        yield f"In {unit}, compare {listed_in_words(tags)} with a local gauge or a redundant sensor."
     when = when_in_words(incident["start"])
-    yield f"The logbook before {when}: maintenance, a set-point change, a switch of mode or product?"
+    yield f"The logbook before {when}: maintenance, a set-point change, another mode or product?"
     others = [name for name, p in incident["ranking"] if p >= _POSSIBLE and name != incident["root"]]
     if others:
-        yield f"If nothing is found there: {listed_in_words(others[:3])}."
+        yield f"If nothing is found there, look at {listed_in_words(others[:3])}."
 
 
 # -- tags ------------------------------------------------------------------------------------------
@@ -248,4 +248,5 @@ def _blame(found):
     if _suspect(found):
         share = f"{first['explained']:.0%} of what is unusual in the unit"
         return f"{first['tag']} alone explains {share}: check it first. {_OWN_ROWS}"
-    return f"No single tag explains what is unusual: this points to the process rather than to a sensor. {_OWN_ROWS}"
+    several = "the process is at fault, or several tags show one fault"
+    return f"No single tag stands out: {several}. {_OWN_ROWS}"
