@@ -618,8 +618,15 @@ def test_clones_know_nothing(fitted):
     assert not hasattr(clone(fitted), "input_")
 
 
-@pytest.mark.parametrize("estimator", [FederatedCounterfactualEstimator, FederatedGrangerEstimator])
-@pytest.mark.parametrize("server", [MomentServer(), RegressorServer()])
+@pytest.mark.parametrize(
+    ("estimator", "server"),
+    [
+        (FederatedCounterfactualEstimator, MomentServer()),
+        (FederatedCounterfactualEstimator, RegressorServer()),
+        (FederatedGrangerEstimator, MomentServer()),
+        (FederatedGrangerEstimator, RegressorServer(labels="augmented")),
+    ],
+)
 def test_servers_of_the_detector_are_refused(estimator, server):
     name = type(server).__name__
     with pytest.raises(ValueError, match=rf"{name} learns a plant for FederatedRCADetector|Got {name}\(\)"):

@@ -108,7 +108,7 @@ class LinearAugmenter(Augmenter):
     coef_ : ndarray of shape (n_states, n_columns)
         ``A_mm theta_`` as fitted; `theta_` is its least-squares solution, which differs if A_mm is singular.
     features_ : transformer or None
-    theta_stderr_, phi_stderr_ : ndarray or None
+    theta_stderr_, phi_stderr_ : ndarray of shape (n_states, n_columns) and (n_states,), or None
         Standard errors of both, where a :class:`~skfedcausal.papers.GradientServer` with moments trained them.
 
     References

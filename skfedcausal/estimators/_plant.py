@@ -28,15 +28,18 @@ from ._link_questions import LinkQuestions, undecidable_units, undecided, warn_u
 class PlantEstimator(LinkQuestions, BatchLearning):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
+    _needed: tuple[str, ...] = ("tests_links",)  # of a server
     _acting: tuple[str, ...] = ("lag_transitions_",)  # attributes that hold what acts on the states
 
     def _new_server(self):
         server = super()._new_server()
-        if not getattr(server, "tests_links", True):
+        if not all(getattr(server, name, True) for name in self._needed):
             raise ValueError(
                 f"{type(server).__name__} learns a plant for FederatedRCADetector, with no tests of links or "
-                f"effects of inputs; {type(self).__name__} needs a LikelihoodServer or a GradientServer."
+                f"effects of inputs as it is here; {type(self).__name__} needs a LikelihoodServer or a GradientServer."
             )
+        if hasattr(server, "is_asked_for_links"):
+            server.is_asked_for_links = True
         return server
 
     def _store_fit(self, server, exchange):

@@ -169,6 +169,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
     _renamed = {"missing_inputs": "FederatedCounterfactualEstimator(input_model=InputModel(missing=...))"}
 
     _has_inputs = True
+    _needed = ("tests_links", "answers_effects")
     _acting = ("lag_transitions_", "lag_inputs_", "input_at_once_")
 
     # -- fitting ---------------------------------------------------------------------------------
