@@ -38,5 +38,5 @@ def test_every_option_of_a_page_is_there(page, options):
 @pytest.mark.parametrize("page", listed("guide"))
 def test_every_command_of_a_page_is_there(page):
     text = (DOCS / f"{page}.rst").read_text(encoding="utf-8")
-    named = {words for words in re.findall(r"(?:^ +|``|m )skfedcausal (\w+)", text, re.MULTILINE)}
+    named = set(re.findall(r"(?:^ +|``|m )skfedcausal (\w+)", text, re.MULTILINE))
     assert named - {words[0] for words in _ASKED} - {"demo", "import"} == set()
