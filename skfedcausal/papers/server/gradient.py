@@ -61,7 +61,7 @@ class GradientServer(Trained, Versioned, BaseEstimator):
 
     This finds the matrices that carry the *mean level* of the other units, not their fluctuations: on
     stationary records the losses fall and the blocks stay near zero. Use
-    :class:`~skfedcausal.LikelihoodServer` to learn links and effects; see the user guide, "Which solver".
+    :class:`~skfedcausal.LikelihoodServer` to learn links and effects; see the page "Training by gradients".
 
     Parameters
     ----------
