@@ -3,10 +3,13 @@
 import copy
 import runpy
 
+import numpy as np
 import pytest
 
 from benchmarks import _pages, standing
+from benchmarks._rivals import kernel_granger
 from benchmarks.field import methods, regimes
+from benchmarks.links import curved
 from benchmarks.paper1 import losses
 from benchmarks.paper3 import _setting as third
 from skfedcausal.papers.client import network_training, training
@@ -131,6 +134,30 @@ def test_what_is_missing_is_said_and_the_rest_goes_on(monkeypatch, tmp_path, cap
     assert found == {}
     assert str(tmp_path) in reasons["table7"]
     assert "paper1.table7 is left out: none of tep, batadal, hai, swat" in capsys.readouterr().out
+
+
+# -- plants that are not straight, and a rival ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", curved.PLANTS)
+def test_a_plant_of_known_equations_is_bounded_and_has_some_links(kind):
+    found = curved.plant(kind, 3, 40)
+    assert found.linked.shape == (len(found.X),) * 2
+    assert 0 < found.linked.sum() < len(found.X) * (len(found.X) - 1)
+    assert not found.linked.diagonal().any()
+    for rows in found.X.values():
+        assert len(rows) == 40
+        assert np.abs(rows).max() < 1e4
+
+
+def test_a_kernel_tells_a_square_and_no_link_that_is_not_there():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((300, 3))
+    x[1:, 1] += x[:-1, 0] ** 2
+    p, size = kernel_granger([x[:, [k]] for k in range(3)], 1)
+    assert p[1, 0] < 1e-3
+    assert size[1, 0] == size.max()
+    assert np.sort(p[~np.eye(3, dtype=bool)])[1] > 0.02
 
 
 # -- a small group of its own ---------------------------------------------------------------------------------

@@ -235,7 +235,8 @@ class _Regressions:
     def _shape(self, model, unit, slices, pairs):
         """What states of a unit add to the effect of a model; all of its slices but the first are products, `pairs`."""
         width = self.slices[unit].stop - self.slices[unit].start
-        terms = Terms(*model.terms_of(slices), N_LAGS * width, width, pairs)
+        coefficients, inverse, news = model.terms_of(slices)
+        terms = Terms(coefficients, inverse, news, N_LAGS * width, width, pairs)
         return shape_of(terms, self.slices[unit].start, self.states, self.held, self.bent.of_column)
 
     def _products(self, base, now):
