@@ -51,6 +51,9 @@ def parser_for(command, description):
     )
     reader.add_argument("--anyway", action="store_true", help="go on although something has to be fixed first")
     reader.add_argument(
+        "--columns", action="append", default=[], metavar="COLUMN", help="read these columns only (* and ? hold)"
+    )
+    reader.add_argument(
         "--drop", action="append", default=[], metavar="COLUMN", help="leave a column out (* and ? hold)"
     )
     reader.add_argument("--bad", action="append", default=[], metavar="MARK", help="a text or number that is no value")
@@ -195,6 +198,7 @@ def read_plant_file(options):
         every=options.every,
         fix=options.fix,
         time=options.time,
+        columns=options.columns or None,
         drop=options.drop,
         bad_values=options.bad,
         dayfirst=options.dayfirst,

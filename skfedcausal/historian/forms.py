@@ -1,6 +1,5 @@
 """One export as a list of tag series: wide and long tables, words for numbers, quality codes."""
 
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import numpy as np
@@ -76,13 +75,15 @@ def export_table(export, dialect, where, alone=True):
     times, table, said = _parts(export, dialect, where)
     if {"tag", "value"} <= set(roles := _roles(table)) and times is not None:
         found = _long(table, times, roles, dialect, where)
+        check_known([*found.series, *found.texts], dialect, where, alone)
         series = {tag: ordered(own) for tag, own in found.series.items()}
         frame, held = table_of(series, dialect.hold, dialect.every)
         return ExportTable(frame, found.texts, (*said, *found.said, *held))
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
     clock = read_clock(table.index)
-    columns = {name: column for name, column in table.items() if not _matches(name, dialect.drop)}
+    wanted = _wanted(list(table.columns), dialect, where, alone)
+    columns = {name: column for name, column in table.items() if name in wanted}
     n_rows = len(table)
     del table  # a large file is in memory once: each column goes where its numbers are in the end
     found = _wide(columns, times, dialect, where, skip_texts=True, alone=alone)
@@ -122,8 +123,17 @@ def _are_times(column):
     return True
 
 
-def _matches(name, patterns):
-    return any(fnmatchcase(str(name).lower(), str(pattern).lower()) for pattern in patterns)
+def _wanted(names, dialect, where, alone):
+    """Columns that are read, those of their qualities, too, and of files with one tag each that of the values."""
+    check_known(names, dialect, where, alone)
+    wanted = {name for name in names if dialect.wants(name) or (not alone and name.lower() in WORDS["columns"]["value"])}
+    return wanted | {quality for name, quality in _quality_columns(names).items() if name in wanted}
+
+
+def check_known(names, dialect, where, alone=True):
+    """Refuse columns that are asked for and are not there; those of one of several files may be in another."""
+    if alone and (unknown := dialect.unknown(names)):
+        raise ValueError(f"There is no column {listed(unknown)} in {where}: its columns are {listed(names, 8)}.")
 
 
 def _parts(export, dialect, where):
@@ -219,7 +229,7 @@ def _long(table, times, roles, dialect, where):
     codes, found = pd.factorize(tags)
     n_words = np.bincount(codes, cells.words, len(found))
     shares = n_words / np.maximum(np.bincount(codes, cells.words | ~np.isnan(cells.numbers), len(found)), 1)
-    kept = [k for k, tag in enumerate(found) if not _matches(tag, dialect.drop)]
+    kept = [k for k, tag in enumerate(found) if dialect.wants(tag)]
     texts = [found[k] for k in kept if shares[k] > _MOST_WORDS]
     bad: dict = {}
     for k in kept:

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,8 +19,8 @@ from ..quality.report import PlantCheck, with_findings
 from .databases import without_password
 from .dialect import Dialect
 from .fixes import FIXES, apply_fixes, read_fixes
-from .folders import files_of, is_folder, named_by_file, together
-from .forms import bad_marks, export_table
+from .folders import files_of, is_folder, named_by_file, tag_of_folder, together
+from .forms import bad_marks, check_known, export_table
 from .grid import on_grid, time_text
 from .naming import levels_of, unit_names
 from .roles import coarse_counters, corrected, rates, roles_of
@@ -91,6 +92,7 @@ class PlantTable:
         every: str | pd.Timedelta | None = None,
         fix: Any = (),
         time: str | None = None,
+        columns: Collection[str] | None = None,
         drop: Collection[str] = (),
         bad_values: Collection[str] | float = (),
         dayfirst: Any = None,
@@ -125,6 +127,9 @@ class PlantTable:
             Findings to put right: "fill values", "stuck", "duplicates", "grid", "episodes", or "all".
         time : str, default=None
             Name of the column of times, where it is none of the usual ones.
+        columns : collection of str, default=None
+            Names of the columns or tags to read, as they are in the file, beside that of the times; ``*`` and ``?``
+            stand for other letters. Of Parquet and of large files no others are ever in memory. None: all.
         drop : collection of str, default=()
             Names of columns to leave out; ``*`` and ``?`` stand for other letters.
         bad_values : collection of str or float, default=()
@@ -162,8 +167,9 @@ class PlantTable:
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
         drop = tuple([drop] if isinstance(drop, str) else drop)
+        columns = None if columns is None else tuple([columns] if isinstance(columns, str) else columns)
         dialect = Dialect(
-            tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time, names, query, hold, every
+            tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time, names, query, hold, every, columns
         )
         table, left_out, told, runs = _raw_table(source, units, dialect, clock)
         if len(table) < _LEAST_ROWS:
@@ -363,7 +369,7 @@ def _levels_told(levels, units):
 
 def _one_after_another(source, dialect, where):
     """One export, or several of a unit or plant, as they are in time, columns without numbers, what was done."""
-    parts = files_of(source) if is_folder(source) else source
+    parts = [one for one in files_of(source) if _may_be_wanted(one, dialect)] if is_folder(source) else source
     several = isinstance(parts, (list, tuple)) and len(parts) > 1
     tables, texts = [], []
     said: list[str] = []
@@ -374,13 +380,21 @@ def _one_after_another(source, dialect, where):
         table, words, told, runs = export_table(one, dialect, place, alone=not several)
         if several and isinstance(one, (str, Path)):
             table, words = named_by_file(table, words, one)
+            table = table[[name for name in table if dialect.wants(name)]]
         tables.append(table)
         texts += words
         said += told if not several else [f"{text} in {_part(one, k)}" for text in told]
     if not several:
         return tables[0], dict.fromkeys(texts), said, runs
+    check_known(list(dict.fromkeys(chain.from_iterable([*tables, texts]))), dialect, where)
     table, held = together(tables, where, dialect)
     return table, dict.fromkeys(texts), [*said, *held], None
+
+
+def _may_be_wanted(path, dialect):
+    """Whether a file is read: of a partitioned table those are whose folders name tags that are asked for."""
+    tag = tag_of_folder(path)
+    return tag is None or dialect.wants(tag)
 
 
 def _part(one, k):

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
-from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, are_times, is_told
+from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, WORDS, are_times, is_told
 
 _SPELLINGS = [form(text) for text in BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
 _SEPARATORS = ";\t|,"  # decimal commas look like the last
@@ -90,9 +90,31 @@ def parsed_file(path, where, dialect):
                 warnings.simplefilter("error", pd.errors.ParserWarning)
                 warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # words among numbers are looked at later
                 source: Any = _Behind(_head(form), file)
+                if dialect.columns is not None:
+                    how["usecols"] = read_columns(form.names, dialect)
                 return Written(_in_pieces(source, form.names, n_lines, how), form.said)
         except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError):
             return None  # told or repaired where the whole text is at hand
+
+
+def read_columns(names, dialect, times=()):
+    """Names of the columns of a file that have to be read: those asked for, times, names of tags, qualities, values.
+
+    Parameters
+    ----------
+    names : list of str
+    dialect : Dialect
+    times : collection of str, default=()
+        Columns of times, whatever they are called; where none is known, the first two may be.
+
+    Returns
+    -------
+    list of str
+    """
+    if not times and dialect.time is None and not any(name.strip().lower() in TIME_NAMES for name in names):
+        times = names[:2]
+    told = {*times, *WORDS["columns"]["value"], str(dialect.time).lower()}
+    return [name for name in names if dialect.wants(name) or is_told(name) or {name, name.strip().lower()} & told]
 
 
 def _count_lines(path):
