@@ -36,11 +36,12 @@ def tag_of_folder(path):
     return next((unquote(value) for key, _, value in keys if value and key.lower() in WORDS["columns"]["tag"]), None)
 
 
-def named_by_file(table, texts, path):
-    """A table, and its columns of texts, in which a column called "value" has the name of its file or folder."""
+def named_by_file(table, texts, measures, path):
+    """A table, its columns of texts and measures, in which one called "value" has the name of its file or folder."""
     name = tag_of_folder(path) or (Path(path).stem if Path(path).suffix else Path(path).name)
     new = {column: name for column in (*table.columns, *texts) if column.lower() in WORDS["columns"]["value"]}
-    return table.rename(columns=new), tuple(new.get(column, column) for column in texts)
+    named = {new.get(column, column): measure for column, measure in measures.items()}
+    return table.rename(columns=new), tuple(new.get(column, column) for column in texts), named
 
 
 def together(tables, where, dialect):

@@ -5,7 +5,7 @@ from functools import partial
 import pandas as pd
 
 from ..displays import EffectDisplay
-from .page import Page
+from .page import Page, measures_of
 from .record import add_check, check_of
 
 _PICTURES, _SHOWN = 6, ("effect", "cannot tell")
@@ -15,7 +15,7 @@ _CAPTION = "Measurements as they were and as they would have been, the effect, a
 
 def impact_page(impact, title, check=None):
     """Page on an :class:`~skfedcausal.estimators.impact.Impact`."""
-    page = Page(title).lead(impact.summary)
+    page = Page(title, measures_of(check)).lead(impact.summary)
     page.heading("In total").text(
         f"Sums and means over the rows from {impact.window[0]} to {impact.window[1]}, with {impact.confidence:.0%} "
         f"bands: {impact.effect_is}."
@@ -24,7 +24,8 @@ def impact_page(impact, title, check=None):
     clear = impact.total[impact.total["verdict"].isin(_SHOWN)]
     shown = clear.sort_values("verdict", ascending=False, kind="stable")["column"].head(_PICTURES)
     for column in shown:
-        page.picture(partial(impact.plot, column), f"{column}: recorded and {impact.other}, effect, effect so far")
+        draw = partial(impact.plot, column, measures=page.measures)
+        page.picture(draw, f"{column}: recorded and {impact.other}, effect, effect so far")
     add_check(page, check)
     return page.heading("What this rests on").items(
         [
@@ -38,8 +39,8 @@ def impact_page(impact, title, check=None):
 def whatif_page(answer, change, X=None, check=None):
     """Page on an answer of ``whatif``; `change` says in words what each input was replaced by."""
     table = _mean_effects(answer)
-    page = Page("What if").lead(_answer(table, change))
-    page.picture(partial(EffectDisplay.from_whatif, answer), _CAPTION)
+    page = Page("What if", measures_of(X, check)).lead(_answer(table, change))
+    page.picture(partial(EffectDisplay.from_whatif, answer, measures=page.measures), _CAPTION)
     page.heading("Mean effect").table(table.head(_MOST_ROWS))
     if len(table) > _MOST_ROWS:
         page.text(f"The {len(table) - _MOST_ROWS} tags with the smallest effects are left out.")

@@ -178,7 +178,7 @@ def add_tags(page, detector, incident, X, lengths):
     """Tags of the unit where it began as it ranked them, and the trends of the first ones."""
     found = inspection.tags(detector, X, incident, lengths=lengths)
     tags = trends_of(found)
-    draw = partial(TagDisplay.from_detector, detector, X, incident, tags, lengths=lengths)
+    draw = partial(TagDisplay.from_detector, detector, X, incident, tags, lengths=lengths, measures=page.measures)
     add_ranking(page, found["unit"].iloc[0], found.drop(columns="unit"), draw)
 
 

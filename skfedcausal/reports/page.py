@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from datetime import datetime
 from html import escape
 from importlib.resources import files
@@ -24,10 +25,14 @@ _NARROW = 3  # columns of a table that fits a telephone; the rows of a wider one
 
 
 class Page:
-    """Parts of a page in their order; every text is escaped when it comes in."""
+    """Parts of a page in their order; every text is escaped when it comes in.
 
-    def __init__(self, title):
+    Tags in texts and cells are followed by their unit of measurement, by column in `measures`.
+    """
+
+    def __init__(self, title, measures=None):
         self.title = str(title)
+        self.measures = measures or {}
         self.pictures = []  # as PNG, in the order in which they were added
         self.withholds = False  # whether a record was given that noise protects, and is not shown
         self._parts = []
@@ -38,15 +43,15 @@ class Page:
 
     def lead(self, text):
         """Add the sentence to read if there is time for only one."""
-        return self._add(f'<p class="lead">{escape(str(text))}</p>')
+        return self._add(f'<p class="lead">{self._words(text)}</p>')
 
     def text(self, *sentences):
         """Add a paragraph."""
-        return self._add(f"<p>{escape(' '.join(str(sentence) for sentence in sentences))}</p>")
+        return self._add(f"<p>{self._words(' '.join(str(sentence) for sentence in sentences))}</p>")
 
     def items(self, texts):
         """Add a list."""
-        return self._add("<ul>" + "".join(f"<li>{escape(str(text))}</li>" for text in texts) + "</ul>")
+        return self._add("<ul>" + "".join(f"<li>{self._words(text)}</li>" for text in texts) + "</ul>")
 
     def table(self, frame, empty="None.", folded=None):
         """Add a table, its numbers with three digits; with words to be opened by if it is `folded`."""
@@ -55,7 +60,7 @@ class Page:
         head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in frame.columns)
         wide = len(frame.columns) > _NARROW
         labels = [f' data-of="{escape(str(column))}"' if wide else "" for column in frame.columns]
-        rows = ("".join(map(_cell, row, labels)) for row in frame.itertuples(index=False))
+        rows = ("".join(map(self._cell, row, labels)) for row in frame.itertuples(index=False))
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         kind = ' class="wide"' if wide else ""
         table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -80,7 +85,7 @@ class Page:
         import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
         self.pictures.append(stream.getvalue())
         source = f"data:image/png;base64,{base64.b64encode(self.pictures[-1]).decode('ascii')}"
-        words = escape(str(caption))
+        words = self._words(caption)
         kind = ' class="wide"' if figure.get_figwidth() > _WIDE else ""  # moves sideways on a narrow screen
         image = f'<img alt="{words}"{kind} src="{source}">'
         return self._add(f'<figure><div class="scroll">{image}</div><figcaption>{words}</figcaption></figure>')
@@ -98,20 +103,47 @@ class Page:
         path.write_text(self.html(), encoding="utf-8")
         return path
 
+    def _words(self, text):
+        return escape(with_measures(str(text), self.measures))
+
+    def _cell(self, value, label):
+        if isinstance(value, float):
+            text = "" if pd.isna(value) else f"{value:.3g}"
+            return f'<td class="number"{label}>{text}</td>'
+        if isinstance(value, int) and not isinstance(value, bool):
+            return f'<td class="number"{label}>{value:,}</td>'
+        kind = ' class="short"' if len(str(value)) <= _SHORT else ""
+        return f"<td{kind}{label}>{self._words(value)}</td>"
+
     def _add(self, part):
         self._parts.append(part)
         return self
 
 
-def _cell(value, label):
-    if isinstance(value, float):
-        text = "" if pd.isna(value) else f"{value:.3g}"
-        return f'<td class="number"{label}>{text}</td>'
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f'<td class="number"{label}>{value:,}</td>'
-    text = str(value)
-    kind = ' class="short"' if len(text) <= _SHORT else ""
-    return f"<td{kind}{label}>{escape(text)}</td>"
+_TAG = re.compile(r"[^\s,;'\"()]+__[^\s,;'\"()]*[^\s,;:.'\"()]")
+
+
+def with_measures(text, measures):
+    """A text in which tags, ``unit__tag``, are followed by their unit of measurement, by column in `measures`.
+
+    Examples
+    --------
+    >>> from skfedcausal.reports.page import with_measures
+    >>> with_measures("It began in mill__PT1, and kiln__TT2 followed.", {"mill__PT1": "bar"})
+    'It began in mill__PT1 [bar], and kiln__TT2 followed.'
+    """
+    if not measures:
+        return text
+    if text in measures:
+        return _measured(text, measures)
+    for name in measures:
+        if " " in name and name in text:
+            text = text.replace(name, _measured(name, measures))
+    return _TAG.sub(lambda found: _measured(found[0], measures), text)
+
+
+def _measured(name, measures):
+    return name if name not in measures or name.endswith((")", "]")) else f"{name} [{measures[name]}]"
 
 
 def when_in_words(time):
@@ -125,9 +157,14 @@ def listed_in_words(names):
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def measures_of(*sources):
+    """Units of measurement by column, of the first of a record and its check that knows some."""
+    return next((found for one in sources if (found := getattr(one, "measures", None))), {})
+
+
 def begun_page(title, estimator, X, check):
     """A page on a fitted estimator, and the record and its check as far as it may show them: not behind a mechanism."""
-    page = Page(title)
+    page = Page(title, measures_of(X, check))
     if estimator.privacy_statement_.startswith(NOT_PRIVATE):
         return page, X, check
     page.withholds = X is not None or check is not None

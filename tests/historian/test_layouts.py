@@ -296,7 +296,8 @@ def test_of_parquet_only_the_columns_asked_for_are_read(tmp_path, monkeypatch, i
     reads = parquet_reads(monkeypatch)
     plant = PlantTable.read(tmp_path / "plant.parquet", columns=["mill.*"])
     assert_allclose(plant.frame, FRAME[TAGS[:2]])
-    assert list(plant.frame) == ["mill__feed", "mill__power"] and plant.frame.index.equals(FRAME.index)
+    assert list(plant.frame) == ["mill__feed", "mill__power"]
+    assert plant.frame.index.equals(FRAME.index)
     assert set(reads[0]) == {"__index_level_0__" if indexed else "when", *TAGS[:2]}
 
 
