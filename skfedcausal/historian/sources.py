@@ -136,8 +136,8 @@ def _workbook(content, place):
     csv.writer(text, lineterminator="\n").writerows([*map(_cell_text, row)] for row in sheets[name])
     others = [other for other in sheets if other != name and sheets[other]]
     said = (f"left out: sheets {listed(others, 4)}; read is {name!r}",) if others else ()
-    table, more = parsed(text.getvalue(), place.where, place.dialect)
-    return Written(table, (*said, *more))
+    found = parsed(text.getvalue(), place.where, place.dialect)
+    return found._replace(said=(*said, *found.said))
 
 
 def _cell_text(cell):

@@ -213,7 +213,8 @@ class PlantTable:
         """Role of every tag, by its name and how it behaves, those that were given first; see `with_roles`."""
         texts = [name for name, why in (self.left_out or {}).items() if why == "holds no numbers"]
         table = roles_of(self.frame, texts)
-        table["measure"] = table["column"].map(self.measures).fillna("")
+        measures = self.measures
+        table["measure"] = [measures.get(column, "") for column in table["column"]]
         return table if self.given_roles is None else corrected(table, self.given_roles)
 
     def with_roles(self, roles: Any) -> Self:

@@ -116,7 +116,7 @@ def read_columns(names, dialect, times=()):
     """
     if not times and dialect.time is None and not any(name.strip().lower() in TIME_NAMES for name in names):
         times = names[:2]
-    told = {*times, *WORDS["columns"]["value"], str(dialect.time).lower()}
+    told = {*times, *WORDS["columns"]["value"], *WORDS["columns"]["measure"], str(dialect.time).lower()}
     return [name for name in names if dialect.wants(name) or is_told(name) or {name, name.strip().lower()} & told]
 
 
