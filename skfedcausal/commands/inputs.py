@@ -146,17 +146,19 @@ def whatif(arguments):
 def _whatif(plant, folder, options, notes):
     from ..displays import EffectDisplay  # matplotlib is optional
     from ..reports import whatif_page
+    from ..reports.page import with_measures
 
     change = changes(options.do)
     estimator = asked_estimator(plant, options)
     answer = estimator.whatif(plant.frame, change, lengths=plant.lengths, **settings_of(options))
     write_csv(answer, folder / "whatif.csv")
-    save_picture(folder / "whatif.png", lambda: EffectDisplay.from_whatif(answer))
+    save_picture(folder / "whatif.png", lambda: EffectDisplay.from_whatif(answer, measures=plant.measures))
     words = {name.strip(): _in_words(value.strip()) for name, _, value in (text.partition("=") for text in options.do)}
     whatif_page(answer, words, check=plant.check, notes=notes()).write(folder / "report.html")
     estimator.report(folder / "plant.html", check=plant.check)
     mean = answer.groupby("column", sort=False)["effect"].mean()
     largest = mean.reindex(mean.abs().sort_values(ascending=False).index).head(10)
+    largest.index = [with_measures(name, plant.measures) for name in largest.index]
     return ["Mean effect:", largest.to_string(float_format=lambda x: f"{x:.3g}")]
 
 
@@ -186,6 +188,7 @@ def impact(arguments):
 
 def _impact(plant, folder, options, notes):
     from ..reports import impact_page  # matplotlib is optional
+    from ..reports.page import with_measures
 
     if bool(options.moved) == bool(options.do):
         raise FileError("Give --moved INPUT for what a move did, or --do INPUT=VALUE for what VALUE would have done.")
@@ -208,7 +211,7 @@ def _impact(plant, folder, options, notes):
     title = f"What other values of {names} would have done" if options.do else f"What {names} did"
     write_csv(found.total, folder / "impact.csv")
     write_csv(found.table, folder / "rows.csv")
-    save_picture(folder / "impact.png", found.plot)
+    save_picture(folder / "impact.png", lambda: found.plot(measures=plant.measures))
     impact_page(found, title, plant.check, notes()).write(folder / "report.html")
     estimator.report(folder / "plant.html", check=plant.check)
     table = (
@@ -216,8 +219,14 @@ def _impact(plant, folder, options, notes):
         .sort_values("verdict", key=lambda told: told != EFFECT, kind="stable")
         .rename(columns=_NAMES)
     )
+    table["tag"] = [with_measures(name, plant.measures) for name in table["tag"]]
     told = table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep="")
-    return [found.summary, "", f"Mean effect of a row in the window, {found.effect_is}:", told]
+    return [
+        with_measures(found.summary, plant.measures),
+        "",
+        f"Mean effect of a row in the window, {found.effect_is}:",
+        told,
+    ]
 
 
 def window_of(plant, options):

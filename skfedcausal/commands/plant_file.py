@@ -52,6 +52,9 @@ def parser_for(command, description):
     )
     reader.add_argument("--anyway", action="store_true", help="continue although something should be fixed first")
     reader.add_argument(
+        "--columns", action="append", default=[], metavar="COLUMN", help="read these columns only; wildcards allowed"
+    )
+    reader.add_argument(
         "--drop", action="append", default=[], metavar="COLUMN", help="drop columns; wildcards * and ? allowed"
     )
     reader.add_argument("--bad", action="append", default=[], metavar="MARK", help="text or number of a missing value")
@@ -199,6 +202,7 @@ def read_plant_file(options):
         every=options.every,
         fix=options.fix,
         time=options.time,
+        columns=options.columns or None,
         drop=options.drop,
         bad_values=options.bad,
         dayfirst=options.dayfirst,

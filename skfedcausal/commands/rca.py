@@ -42,13 +42,14 @@ def _rca(plant, folder, options, notes):
 def _pages(detector, incidents, record, folder, known):
     """Write a picture, the tags of the unit and a page for each incident; the tag to blame first."""
     from ..reports import incident_page
+    from ..reports.page import with_measures
 
     about = {"lengths": record.lengths, "check": record.check, **known}
     blamed = {}
     for k, (row, incident) in enumerate(incidents.iterrows(), start=1):
         tags = inspection.tags(detector, record.frame, incident, lengths=record.lengths)
         write_csv(tags, folder / f"incident_{k}_tags.csv")
-        blamed[row] = tags["tag"].iloc[0]
+        blamed[row] = with_measures(tags["tag"].iloc[0], record.measures)
         page = incident_page(detector, incident, record.frame, **about)
         page.write(folder / f"incident_{k}.html")
         for name, picture in zip(("", "_tag"), page.pictures, strict=False):  # drawn once; there may be more

@@ -70,6 +70,15 @@ def short(name, longest=18):
     return f"{name[: kept - kept // 2]}…{name[-(kept // 2) :]}"
 
 
+def with_measure(column, measures, longest=18):
+    """Name of a column, shortened in the middle, with its unit of measurement where one is known."""
+    measure = (measures or {}).get(column)
+    if not measure:
+        return short(column, longest)
+    plain = str(column).removesuffix(f"[{measure}]").removesuffix(f"({measure})").rstrip()
+    return f"{short(plain, longest)} [{measure}]"
+
+
 def small_legend(ax, **place):
     """A legend without a frame in small print."""
     ax.legend(**place, frameon=False, fontsize="small")

@@ -1,6 +1,6 @@
 """Pictures of what inputs do: to a record, as responses over time and frequency, and as a transfer function."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -10,7 +10,17 @@ from numpy.typing import ArrayLike
 from .. import inspection
 from ..given import Setting
 from ..optional import import_optional
-from ._base import COLOURS, TITLES, Display, added_up, draw_three, few_ticks, legend_below, line_look
+from ._base import (
+    COLOURS,
+    TITLES,
+    Display,
+    added_up,
+    draw_three,
+    few_ticks,
+    legend_below,
+    line_look,
+    with_measure,
+)
 
 if TYPE_CHECKING:
     from ..estimators.counterfactual import FederatedCounterfactualEstimator
@@ -35,6 +45,8 @@ class EffectDisplay:
         Columns ``time, column, counterfactual, low, high`` and perhaps ``factual``.
     columns : list of str
         Sensors to draw.
+    measures : dict of str to str, default=None
+        Units of measurement by column.
 
     Attributes
     ----------
@@ -54,13 +66,19 @@ class EffectDisplay:
     2
     """
 
-    def __init__(self, table, columns):
+    def __init__(self, table, columns, measures=None):
         self.table = table
         self.columns = columns
+        self.measures = measures
 
     @classmethod
     def from_whatif(
-        cls, table: pd.DataFrame, *, columns: Sequence[str] | None = None, title: str | None = None
+        cls,
+        table: pd.DataFrame,
+        *,
+        columns: Sequence[str] | None = None,
+        measures: Mapping[str, str] | None = None,
+        title: str | None = None,
     ) -> Self:
         """Draw the result of ``whatif``.
 
@@ -69,13 +87,16 @@ class EffectDisplay:
         table : DataFrame
         columns : list of str, default=None
             None for the six sensors with the largest effect.
+        measures : dict of str to str, default=None
+            Units of measurement by column, such as `measures` of a :class:`~skfedcausal.PlantTable`.
         title : str, default=None
 
         Returns
         -------
         EffectDisplay
         """
-        return cls(table, _largest(table, _MOST_RECORDS) if columns is None else list(columns)).plot(title=title)
+        chosen = _largest(table, _MOST_RECORDS) if columns is None else list(columns)
+        return cls(table, chosen, measures).plot(title=title)
 
     @classmethod
     def from_effect(
@@ -162,7 +183,7 @@ class EffectDisplay:
             bands = {"effect_low": rows["low"] - rows["factual"], "effect_high": rows["high"] - rows["factual"]}
             rows = rows.assign(**bands)
             draw_three(panels, rows, added_up(rows), (_WAS, _WOULD))
-            panels[0].set_title(str(column), loc="left", fontsize="small", pad=3)
+            panels[0].set_title(with_measure(column, self.measures, 40), loc="left", fontsize="small", pad=3)
             for ax, title in zip(panels[1:], TITLES, strict=True):
                 ax.set_title(title, loc="left", fontsize="small", pad=3)
         few_ticks(axes[-1], self.table["time"])
@@ -184,7 +205,7 @@ class EffectDisplay:
             ax.fill_between(rows["time"], rows["low"], rows["high"], color=COLOURS[1], alpha=0.25, linewidth=0)
             ax.axhline(0, color="0.5", linewidth=0.8)
             ax.plot(rows["time"], rows["counterfactual"], color=COLOURS[1], linewidth=1, label=_WOULD)
-            ax.set_title(str(column), fontsize="small")
+            ax.set_title(with_measure(column, self.measures, 40), fontsize="small")
         lowest = axes[max(n - across, 0) : n]
         few_ticks(lowest, self.table["time"])
         for ax in lowest:
@@ -296,6 +317,8 @@ class ImpactDisplay(Display):
         Times of the first and the last row of the window.
     other : str, default="without the move"
         What is drawn beside the record.
+    measures : dict of str to str, default=None
+        Units of measurement by column.
 
     Attributes
     ----------
@@ -317,15 +340,23 @@ class ImpactDisplay(Display):
     _inches = 11.0, 3.4
     _panels = 3
 
-    def __init__(self, table, column, window, other="without the move"):
+    def __init__(self, table, column, window, other="without the move", measures=None):
         self.table = table
         self.column = column
         self.window = window
         self.other = other
+        self.measures = measures
 
     @classmethod
     def from_impact(
-        cls, impact: "Impact", *, column: str | None = None, before: int = 60, ax: Any = None, title: str | None = None
+        cls,
+        impact: "Impact",
+        *,
+        column: str | None = None,
+        before: int = 60,
+        measures: Mapping[str, str] | None = None,
+        ax: Any = None,
+        title: str | None = None,
     ) -> Self:
         """Draw what a move did to a sensor.
 
@@ -336,6 +367,8 @@ class ImpactDisplay(Display):
             None for the column with the clearest effect.
         before : int, default=60
             Rows before and after the window that are drawn.
+        measures : dict of str to str, default=None
+            Units of measurement by column, such as `measures` of a :class:`~skfedcausal.PlantTable`.
         ax : sequence of three matplotlib Axes, default=None
         title : str, default=None
             None for the name of the column.
@@ -358,7 +391,8 @@ class ImpactDisplay(Display):
         rows = impact.table[impact.table["column"] == column].reset_index(drop=True)
         first, last = (rows.index[rows["time"] == edge][0] for edge in impact.window)
         rows = rows.iloc[max(first - before, 0) : last + before + 1].reset_index(drop=True)
-        return cls(rows, column, impact.window, impact.other).plot(ax=ax, title=column if title is None else title)
+        title = with_measure(column, measures, len(column)) if title is None else title
+        return cls(rows, column, impact.window, impact.other, measures).plot(ax=ax, title=title)
 
     def _draw(self, ax):
         began = (self.table["time"] >= self.window[0]).to_numpy()
@@ -368,6 +402,7 @@ class ImpactDisplay(Display):
         for panel, title in zip(ax, (f"recorded, and {self.other}", *TITLES), strict=True):
             panel.axvspan(*self.window, color="0.9", zorder=-1)
             panel.set_title(title, fontsize="medium")
+        ax[0].set_ylabel((self.measures or {}).get(self.column, ""))
 
 
 class ResponseDisplay(Display):

@@ -1,6 +1,6 @@
 """Pictures of a detector's work: an incident over time, tags around it, and false alarms against those allowed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -8,7 +8,7 @@ import pandas as pd
 
 from .. import inspection
 from ..given import Lengths, Record
-from ._base import COLOURS, Display, short, small_legend
+from ._base import COLOURS, Display, short, small_legend, with_measure
 
 if TYPE_CHECKING:
     from ..estimators.detector import FederatedRCADetector
@@ -254,6 +254,8 @@ class TagDisplay(Display):
         :func:`~skfedcausal.inspection.tag_trend`; of a list one panel each, below each other.
     incident : Series
         Row of ``incidents(X)``: `start` and `end` are read.
+    measures : dict of str to str, default=None
+        Units of measurement by tag.
 
     Attributes
     ----------
@@ -277,9 +279,10 @@ class TagDisplay(Display):
     _inches = 8.5, 3.2
     _more = 2.0  # inches of every panel below the first
 
-    def __init__(self, trend, incident):
+    def __init__(self, trend, incident, measures=None):
         self.trend = trend
         self.incident = incident
+        self.measures = measures
 
     @classmethod
     def from_detector(
@@ -290,6 +293,7 @@ class TagDisplay(Display):
         tag: str | Sequence[str] | None = None,
         *,
         lengths: Lengths = None,
+        measures: Mapping[str, str] | None = None,
         ax: Any = None,
         title: str | None = None,
     ) -> Self:
@@ -305,6 +309,8 @@ class TagDisplay(Display):
         tag : str or list of str, default=None
             None for the one to blame first.
         lengths : sequence of int, default=None
+        measures : dict of str to str, default=None
+            Units of measurement by column, such as `measures` of a :class:`~skfedcausal.PlantTable`.
         ax : matplotlib Axes, default=None
         title : str, default=None
 
@@ -313,7 +319,7 @@ class TagDisplay(Display):
         TagDisplay
         """
         trend = inspection.tag_trend(detector, X, incident, tag, lengths=lengths)
-        return cls(trend, incident).plot(ax=ax, title=title)
+        return cls(trend, incident, measures).plot(ax=ax, title=title)
 
     def _drawn(self, ax, title, **how):
         """The panel, or panels below each other, in the given axes or in those of a new figure."""
@@ -324,7 +330,7 @@ class TagDisplay(Display):
             size = {"figsize": (width, height + (n - 1) * self._more), "layout": "constrained"}
             ax = self._pyplot().subplots(n, 1, sharex=True, squeeze=False, **size)[1][:, 0]
         for one, trend in zip(ax, self.trend, strict=True):
-            TagDisplay(trend, self.incident).plot(ax=one)
+            TagDisplay(trend, self.incident, self.measures).plot(ax=one)
             one.label_outer()
         for one in ax[1:]:
             one.get_legend().remove()
@@ -341,7 +347,7 @@ class TagDisplay(Display):
         start, end = self.incident["start"], self.incident["end"]
         stop = trend.index[-1] if pd.isna(end) else min(end, trend.index[-1])
         ax.axvspan(*self._places(pd.Index([start, stop])), color="0.9", zorder=0)
-        ax.set_title(str(trend.index.name), loc="left", fontsize="small", pad=3)
+        ax.set_title(with_measure(trend.index.name, self.measures, 40), loc="left", fontsize="small", pad=3)
         ax.set_xlim(x[0], x[-1])
         ax.set_xlabel("time" if isinstance(trend.index, pd.DatetimeIndex) else "row")
         small_legend(ax, loc="best")

@@ -1,6 +1,6 @@
 """Picture of measurements as they were recorded: one panel per tag, with what is usual."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +10,7 @@ from ..containers import read_plant
 from ..containers.rows import position
 from ..given import Record
 from ..optional import import_optional
-from ._base import COLOURS, few_ticks
+from ._base import COLOURS, few_ticks, with_measure
 
 _MOST_TAGS, _PER_UNIT = 6, 2  # drawn unless columns are named: in all, and of a unit
 _COLUMNS = 500  # points across the picture: with more rows each shows the range of several
@@ -29,6 +29,8 @@ class TrendDisplay:
         Measurements, one column per panel.
     window : tuple of int, default=None
         First row to be shaded and the one after the last.
+    measures : dict of str to str, default=None
+        Units of measurement by column.
 
     Attributes
     ----------
@@ -46,9 +48,10 @@ class TrendDisplay:
     'unit1__x3'
     """
 
-    def __init__(self, frame, window=None):
+    def __init__(self, frame, window=None, measures=None):
         self.frame = frame
         self.window = window
+        self.measures = measures
 
     @classmethod
     def from_record(
@@ -59,6 +62,7 @@ class TrendDisplay:
         units: Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
         around: int | None = None,
+        measures: Mapping[str, str] | None = None,
         title: str | None = None,
     ) -> Self:
         """Draw tags of a record.
@@ -75,6 +79,9 @@ class TrendDisplay:
             first of each unit.
         around : int, default=None
             Rows before and after the window that are drawn. None for all.
+        measures : dict of str to str, default=None
+            Units of measurement by column, such as `measures` of a :class:`~skfedcausal.PlantTable`, those of X
+            where none are given.
         title : str, default=None
 
         Returns
@@ -104,7 +111,9 @@ class TrendDisplay:
         absent = [name for name in chosen if name not in frame]
         if absent:
             raise ValueError(f"Got columns={absent}; the record has {', '.join(map(str, frame.columns))}.")
-        return cls(*_cut(frame[chosen], window, around)).plot(title=title)
+        own = getattr(X, "measures", None) if measures is None else measures
+        shown, cut = _cut(frame[chosen], window, around)
+        return cls(shown, cut, own).plot(title=title)
 
     def plot(self, *, title: str | None = None) -> Self:
         """Draw the panels in a new figure.
@@ -125,7 +134,7 @@ class TrendDisplay:
         time = self.frame.index.to_series()
         for ax, column in zip(self.ax_, self.frame, strict=True):
             self._draw(ax, time, self.frame[column].to_numpy(dtype=float))
-            ax.set_title(str(column), loc="left", fontsize="small", pad=3)
+            ax.set_title(with_measure(column, self.measures, 40), loc="left", fontsize="small", pad=3)
         few_ticks(self.ax_[-1:], time)
         if not isinstance(self.frame.index, pd.DatetimeIndex):
             self.ax_[-1].set_xlabel("row")

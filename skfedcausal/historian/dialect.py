@@ -1,5 +1,6 @@
 """How an export is to be read, where it does not tell itself."""
 
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 
@@ -17,3 +18,16 @@ class Dialect(NamedTuple):
     query: str | None = None  # of a database
     hold: Any = None  # how long stored values of an archive hold
     every: Any = None  # step of the table
+    columns: tuple | None = None  # patterns of the columns that are read; None for all
+
+    def wants(self, name):
+        """Whether a column or tag is read: one of `columns`, where they are given, and none of `drop`."""
+        return (self.columns is None or _fits(name, self.columns)) and not _fits(name, self.drop)
+
+    def unknown(self, names):
+        """Those of `columns` that fit none of the names that there are."""
+        return [pattern for pattern in self.columns or () if not any(_fits(name, [pattern]) for name in names)]
+
+
+def _fits(name, patterns):
+    return any(fnmatchcase(str(name).lower(), str(pattern).lower()) for pattern in patterns)

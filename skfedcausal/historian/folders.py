@@ -1,6 +1,8 @@
 """Several files of one record: a folder with one for each tag, for each stretch of time, or for some tags each."""
 
+import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pandas as pd
 
@@ -17,17 +19,29 @@ def is_folder(source):
 
 def files_of(folder):
     """Files of a folder and the folders in it, in order of their names, without hidden ones."""
-    files = sorted(one for one in Path(folder).rglob("*") if one.is_file() and not one.name.startswith((".", "_")))
+    files = [one for one in Path(folder).rglob("*") if one.is_file() and not one.name.startswith((".", "_"))]
     if not files:
         raise ValueError(f"The folder {folder} has no files.")
-    return files
+    return sorted(files, key=lambda path: [int(part) if k % 2 else part for k, part in enumerate(_parts_of(path))])
 
 
-def named_by_file(table, texts, path):
-    """A table, and its columns of texts, in which a column that is called "value" has the name of its file."""
-    name = Path(path).name.removesuffix("".join(Path(path).suffixes[-1:])) if Path(path).suffix else Path(path).name
+def _parts_of(path):
+    """Letters and numbers of a path in turns: month=2 comes before month=10."""
+    return re.split(r"(\d+)", str(path))
+
+
+def tag_of_folder(path):
+    """Tag that a folder of a partitioned table tells, as in ``tag=FT101/part-0.parquet``; None without."""
+    keys = (folder.partition("=") for folder in Path(path).parts[:-1])
+    return next((unquote(value) for key, _, value in keys if value and key.lower() in WORDS["columns"]["tag"]), None)
+
+
+def named_by_file(table, texts, measures, path):
+    """A table, its columns of texts and measures, in which one called "value" has the name of its file or folder."""
+    name = tag_of_folder(path) or (Path(path).stem if Path(path).suffix else Path(path).name)
     new = {column: name for column in (*table.columns, *texts) if column.lower() in WORDS["columns"]["value"]}
-    return table.rename(columns=new), tuple(new.get(column, column) for column in texts)
+    named = {new.get(column, column): measure for column, measure in measures.items()}
+    return table.rename(columns=new), tuple(new.get(column, column) for column in texts), named
 
 
 def together(tables, where, dialect):

@@ -1,6 +1,5 @@
 """One export as a list of tag series: wide and long tables, words for numbers, quality codes."""
 
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from ..containers.layout import listed
 from .archive import table_of
 from .dialect import Dialect
 from .layouts import brought_into_form, time_column
+from .measures import is_measure, measures_by_tag
 from .sources import written
 from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times
 
@@ -32,6 +32,7 @@ class ExportTable(NamedTuple):
     texts: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
     runs: tuple[int, ...] | None = None  # rows of each run that an index names
+    measures: dict[str, str] = {}  # unit of measurement by column or tag, where the export tells it
 
 
 def bad_marks(values):
@@ -53,7 +54,7 @@ def cells_of(export, bad_values=()):
 
 def tag_series(export, dialect, where):
     """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
-    times, table, said = _parts(export, dialect, where)
+    times, table, said, _ = _parts(export, dialect, where)
     if times is None:
         what = f"No time column in {where}: its columns are {listed(table.columns)}"
         raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")
@@ -73,16 +74,21 @@ def export_table(export, dialect, where, alone=True):
 
     Columns without numbers are left out, and named; an export that is `alone` has others.
     """
-    times, table, said = _parts(export, dialect, where)
+    times, table, said, measures = _parts(export, dialect, where)
     if {"tag", "value"} <= set(roles := _roles(table)) and times is not None:
         found = _long(table, times, roles, dialect, where)
+        check_known([*found.series, *found.texts], dialect, where, alone)
         series = {tag: ordered(own) for tag, own in found.series.items()}
         frame, held = table_of(series, dialect.hold, dialect.every)
-        return ExportTable(frame, found.texts, (*said, *found.said, *held))
+        if "measure" in roles:
+            words = measures_by_tag(table[roles["tag"]].astype(str).str.strip(), table[roles["measure"]])
+            measures = measures | {tag: word for tag, word in words.items() if is_measure(word)}
+        return ExportTable(frame, found.texts, (*said, *found.said, *held), None, measures)
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
     clock = read_clock(table.index)
-    columns = {name: column for name, column in table.items() if not _matches(name, dialect.drop)}
+    wanted = _wanted(list(table.columns), dialect, where, alone)
+    columns = {name: column for name, column in table.items() if name in wanted}
     n_rows = len(table)
     del table  # a large file is in memory once: each column goes where its numbers are in the end
     found = _wide(columns, times, dialect, where, skip_texts=True, alone=alone)
@@ -101,7 +107,7 @@ def export_table(export, dialect, where, alone=True):
         times = clock.times
     frame = _in_one_block(found.series, n_rows)
     frame = frame if times is None else frame.set_axis(times)
-    return ExportTable(frame, found.texts, (*said, *found.said), clock.runs)
+    return ExportTable(frame, found.texts, (*said, *found.said), clock.runs, measures)
 
 
 def _in_one_block(series, n_rows):
@@ -122,13 +128,26 @@ def _are_times(column):
     return True
 
 
-def _matches(name, patterns):
-    return any(fnmatchcase(str(name).lower(), str(pattern).lower()) for pattern in patterns)
+def _wanted(names, dialect, where, alone):
+    """Columns that are read, those of their qualities, too, and of files with one tag each that of the values."""
+    check_known(names, dialect, where, alone)
+    wanted = {
+        name for name in names if dialect.wants(name) or (not alone and name.lower() in WORDS["columns"]["value"])
+    }
+    return wanted | {quality for name, quality in _quality_columns(names).items() if name in wanted}
+
+
+def check_known(names, dialect, where, alone=True):
+    """Refuse columns that are asked for and are not there; those of one of several files may be in another."""
+    if alone and (unknown := dialect.unknown(names)):
+        raise ValueError(f"There is no column {listed(unknown)} in {where}: its columns are {listed(names, 8)}.")
 
 
 def _parts(export, dialect, where):
-    """Times of an export, None where it has none, the table without them, what was done in words."""
-    table, said = brought_into_form(*written(export, where, dialect))
+    """Times of an export, None where it has none, the table without them, what was done in words, measures."""
+    given = written(export, where, dialect)
+    (table, said), measures = brought_into_form(given.table, given.said), given.measures
+    del given
     names = {str(column).strip().lower(): column for column in table.columns}
     if dialect.time is not None and str(dialect.time).strip().lower() not in names:
         raise ValueError(f"There is no column {dialect.time!r} in {where}: its columns are {listed(table.columns)}.")
@@ -140,7 +159,7 @@ def _parts(export, dialect, where):
     if times is not None:
         table, times, more = _timed(table, times, dialect.dayfirst, where)
         said += more
-    return times, table, said
+    return times, table, said, measures
 
 
 def _roles(table):
@@ -219,7 +238,7 @@ def _long(table, times, roles, dialect, where):
     codes, found = pd.factorize(tags)
     n_words = np.bincount(codes, cells.words, len(found))
     shares = n_words / np.maximum(np.bincount(codes, cells.words | ~np.isnan(cells.numbers), len(found)), 1)
-    kept = [k for k, tag in enumerate(found) if not _matches(tag, dialect.drop)]
+    kept = [k for k, tag in enumerate(found) if dialect.wants(tag)]
     texts = [found[k] for k in kept if shares[k] > _MOST_WORDS]
     bad: dict = {}
     for k in kept:
@@ -254,7 +273,9 @@ def _wide(columns, times, dialect, where, skip_texts=False, alone=True):
         raise ValueError(f"No column of {where} holds numbers: {shown}. Export one number per cell, without its unit.")
     if not values and alone:
         raise ValueError(f"No tags in {where}: there is a time column and nothing else.")
-    return _Found({tag: pd.Series(own, index=times, copy=False) for tag, own in values.items()}, tuple(texts), _told(bad))
+    return _Found(
+        {tag: pd.Series(own, index=times, copy=False) for tag, own in values.items()}, tuple(texts), _told(bad)
+    )
 
 
 def _note_words(words, share, where, bad):

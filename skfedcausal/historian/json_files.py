@@ -17,7 +17,7 @@ def of_json(text, where):
     if streams and all("Timestamp" in one for one in streams):
         return Written(pd.DataFrame([_event(content.get("Name", "Value"), one) for one in streams]))
     if streams and all("Name" in one and "Items" in one for one in streams):
-        return Written(pd.DataFrame([_event(one["Name"], event) for one in streams for event in one["Items"]]))
+        return Written(pd.DataFrame([_event(one["Name"], one | event) for one in streams for event in one["Items"]]))
     try:
         table = pd.DataFrame(content)
     except (ValueError, TypeError):
@@ -40,4 +40,5 @@ def _event(tag, event):
         "timestamp": event["Timestamp"],
         "value": value.get("Value") if is_state else value,
         "quality": "Good" if good else "Bad",
+        "uom": event.get("UnitsAbbreviation", ""),
     }

@@ -7,6 +7,7 @@ import pandas as pd
 
 from ..containers.layout import SEPARATOR, listed
 from ..quality.tags import Tag
+from .measures import measure_in
 from .times import WORDS
 
 ROLES = ("PV", "SP", "OP", "MODE", "switch", "counter", "lab", "constant")
@@ -46,8 +47,7 @@ def roles_of(frame, texts=()):
     rows = [(name, *_role(name, frame[name].to_numpy(dtype=float))) for name in frame]
     rows += [(name, "MODE" if _named(name) != "switch" else "switch", "holds words") for name in texts]
     table = pd.DataFrame(rows, columns=["column", "role", "because"])
-    found = table["column"].map(_MEASURE.search)
-    table.insert(2, "measure", ["" if match is None else match[1] for match in found])
+    table.insert(2, "measure", table["column"].map(measure_in))
     return table
 
 

@@ -15,10 +15,11 @@ from ..containers.layout import listed
 from ..optional import import_optional
 from .databases import is_address, of_address, of_connection
 from .json_files import of_json
-from .written import Written, parsed, parsed_file
+from .written import Written, parsed, parsed_file, read_columns
 
 _CSV = "export it as CSV (UTF-8) or Parquet"
 _LARGE = 30_000_000  # bytes from which on a file is read without all of its text in memory
+_OF_PARQUET = b"PAR1"
 _FRAME = "read it by pandas, if you trust who wrote it, and give the frame"
 
 
@@ -38,14 +39,21 @@ def written(export, where, dialect):
     if is_address(export):
         return of_address(export, where, dialect.query)
     path = None if hasattr(export, "read") else Path(export)
+    early = b"" if path is None else _first_bytes(path)
+    if early.startswith(_OF_PARQUET):
+        return _parquet(path, Place(where, path, dialect))
     if path is not None and path.stat().st_size > _LARGE:
-        with path.open("rb") as file:
-            is_text = not file.read(16).startswith(tuple(_KINDS))
+        is_text = not early.startswith(tuple(_KINDS))
         found = parsed_file(path, where, dialect) if is_text else None
         if found is not None:
             return found
     content = export.read() if path is None else path.read_bytes()
     return _of_content(content, Place(where, path, dialect))
+
+
+def _first_bytes(path):
+    with path.open("rb") as file:
+        return file.read(16)
 
 
 def _of_content(content, place):
@@ -67,8 +75,19 @@ def _of_content(content, place):
 
 
 def _parquet(content, place):
+    """Columns of a file of Parquet, given by its path or as bytes, of which only those asked for are read."""
     import_optional("pyarrow", "parquet", f"Reading {place.where}")
-    return Written(pd.read_parquet(io.BytesIO(content)))
+    file = io.BytesIO(content) if isinstance(content, bytes) else content
+    return Written(pd.read_parquet(file, columns=_asked(file, place.dialect)))
+
+
+def _asked(file, dialect):
+    """Names of the columns of a file of Parquet to read, None for all."""
+    if dialect.columns is None:
+        return None
+    schema = import_optional("pyarrow.parquet", "parquet", "Reading Parquet").read_schema(file)
+    times = [one.name for one in schema if str(one.type).startswith(("timestamp", "date"))]
+    return read_columns(schema.names, dialect, times)
 
 
 def _feather(content, place):
@@ -117,8 +136,8 @@ def _workbook(content, place):
     csv.writer(text, lineterminator="\n").writerows([*map(_cell_text, row)] for row in sheets[name])
     others = [other for other in sheets if other != name and sheets[other]]
     said = (f"left out: sheets {listed(others, 4)}; read is {name!r}",) if others else ()
-    table, more = parsed(text.getvalue(), place.where, place.dialect)
-    return Written(table, (*said, *more))
+    found = parsed(text.getvalue(), place.where, place.dialect)
+    return found._replace(said=(*said, *found.said))
 
 
 def _cell_text(cell):
@@ -138,7 +157,7 @@ _KINDS = {
     b"\x1f\x8b": _gzipped,
     b"PK\x03\x04": _zipped,
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": _workbook,
-    b"PAR1": _parquet,
+    _OF_PARQUET: _parquet,
     b"ARROW1": _feather,
     b"SQLite format 3\0": _sqlite,
     b"\x89HDF": _hdf,

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,9 +19,10 @@ from ..quality.report import PlantCheck, with_findings
 from .databases import without_password
 from .dialect import Dialect
 from .fixes import FIXES, apply_fixes, read_fixes
-from .folders import files_of, is_folder, named_by_file, together
-from .forms import bad_marks, export_table
+from .folders import files_of, is_folder, named_by_file, tag_of_folder, together
+from .forms import bad_marks, check_known, export_table
 from .grid import on_grid, time_text
+from .measures import measure_in
 from .naming import levels_of, unit_names
 from .roles import coarse_counters, corrected, rates, roles_of
 from .steps import EvenStep, usual_step
@@ -52,6 +54,8 @@ class PlantTable:
         Columns that were left out, and why.
     given_roles : dict of str to str
         Roles of columns that were corrected.
+    given_measures : dict of str to str
+        Units of measurement of columns, by the file or a table of roles.
 
     See Also
     --------
@@ -80,6 +84,7 @@ class PlantTable:
     said: tuple[str, ...] = ()
     left_out: Mapping[str, str] | None = None
     given_roles: Mapping[str, str] | None = None
+    given_measures: Mapping[str, str] | None = None
 
     @classmethod
     def read(
@@ -91,6 +96,7 @@ class PlantTable:
         every: str | pd.Timedelta | None = None,
         fix: Any = (),
         time: str | None = None,
+        columns: Collection[str] | None = None,
         drop: Collection[str] = (),
         bad_values: Collection[str] | float = (),
         dayfirst: Any = None,
@@ -125,6 +131,9 @@ class PlantTable:
             Findings to put right: "fill values", "stuck", "duplicates", "grid", "episodes", or "all".
         time : str, default=None
             Name of the column of times, where it is none of the usual ones.
+        columns : collection of str, default=None
+            Names of the columns or tags to read, as they are in the file, beside that of the times; ``*`` and ``?``
+            stand for other letters. Of Parquet and of large files no others are ever in memory. None: all.
         drop : collection of str, default=()
             Names of columns to leave out; ``*`` and ``?`` stand for other letters.
         bad_values : collection of str or float, default=()
@@ -162,10 +171,11 @@ class PlantTable:
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
         drop = tuple([drop] if isinstance(drop, str) else drop)
+        columns = None if columns is None else tuple([columns] if isinstance(columns, str) else columns)
         dialect = Dialect(
-            tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time, names, query, hold, every
+            tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time, names, query, hold, every, columns
         )
-        table, left_out, told, runs = _raw_table(source, units, dialect, clock)
+        table, left_out, told, runs, measures = _raw_table(source, units, dialect, clock)
         if len(table) < _LEAST_ROWS:
             raise ValueError(f"The record has one row; give a row per time step, {_LEAST_ROWS} at the very least.")
         said = [*told, *(f"left out: {name!r} {why}" for name, why in left_out.items())]
@@ -178,8 +188,9 @@ class PlantTable:
             gridded = on_grid(table, every, runs)
             table, lengths, rows_found = gridded.frame, gridded.lengths, gridded.findings
             said += gridded.said
-        plant = cls(table, lengths, _checked(table, lengths, whole=not fixes), _zone(table, tz), tuple(said), left_out)
-        return put_right(plant, fixes, rows_found)
+        check = _checked(table, lengths, whole=not fixes)
+        plant = cls(table, lengths, check, _zone(table, tz), tuple(said), left_out, None, measures)
+        return put_right(plant, fixes, rows_found)._with_measures({})
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -187,10 +198,23 @@ class PlantTable:
         return tuple(dict.fromkeys(split_flat_names(list(self.frame))))
 
     @property
+    def measures(self) -> dict[str, str]:
+        """Unit of measurement by column: what the file or a table of roles told, else what stands in the name."""
+        named = {str(column): measure for column in self.frame if (measure := measure_in(str(column)))}
+        return named | {name: word for name, word in (self.given_measures or {}).items() if name in self.frame and word}
+
+    def _with_measures(self, measures):
+        """The table with units of measurement of some columns, which its check tells, too."""
+        given = replace(self, given_measures={**(self.given_measures or {}), **measures})
+        return replace(given, check=replace(self.check, measures=given.measures))
+
+    @property
     def roles(self) -> pd.DataFrame:
         """Role of every tag, by its name and how it behaves, those that were given first; see `with_roles`."""
         texts = [name for name, why in (self.left_out or {}).items() if why == "holds no numbers"]
         table = roles_of(self.frame, texts)
+        measures = self.measures
+        table["measure"] = [measures.get(column, "") for column in table["column"]]
         return table if self.given_roles is None else corrected(table, self.given_roles)
 
     def with_roles(self, roles: Any) -> Self:
@@ -200,17 +224,20 @@ class PlantTable:
         ----------
         roles : dict of str to str, or path
             Role by column or tag: "PV", "SP", "OP", "MODE", "switch", "counter", "lab" or "constant"; or a CSV file
-            with columns ``column`` and ``role``, such as that of `roles` with some of them changed.
+            with columns ``column``, ``role`` and perhaps ``measure``, the unit of measurement, such as that of `roles`
+            with some of them changed.
 
         Returns
         -------
         PlantTable
         """
+        measures: dict[str, str] = {}
         if isinstance(roles, (str, Path)):
-            table = pd.read_csv(roles)
+            table = pd.read_csv(roles, keep_default_na=False)
             roles = dict(zip(table["column"], table["role"], strict=True))
+            measures = dict(zip(table["column"], table.get("measure", ()), strict=False))
         corrected(self.roles, roles)
-        return replace(self, given_roles={**(self.given_roles or {}), **roles})
+        return replace(self, given_roles={**(self.given_roles or {}), **roles})._with_measures(measures)
 
     def with_rates(self) -> Self:
         """The table with the rise from row to row in place of counters, whose level tells nothing.
@@ -231,7 +258,9 @@ class PlantTable:
         said = [f"counters: {listed(fine, 6)} as the rise from row to row"] if fine else []
         said += [f"counters: {listed(coarse, 6)} left out, whose steps are those of a clock"] if coarse else []
         left_out = {**(self.left_out or {}), **dict.fromkeys(coarse, "counts hours or the like")}
-        return replace(self, frame=pd.concat(parts), said=(*self.said, *said), left_out=left_out)
+        rise = {name: f"{self.measures[name]} per row" for name in fine if name in self.measures}
+        changed = replace(self, frame=pd.concat(parts), said=(*self.said, *said), left_out=left_out)
+        return changed._with_measures(rise)
 
     @property
     def step(self) -> Any:
@@ -338,18 +367,18 @@ def _zone(table, tz):
 
 
 def _raw_table(source, units, dialect, clock):
-    """Table of all units in the order of the rows of the file, the columns left out with the reasons, what was done."""
+    """Table of all units in the order of rows of the file, columns left out and why, what was done, runs, measures."""
     if isinstance(source, Mapping):
-        return *_joined(source, dialect, clock), None
+        return _joined(source, dialect, clock)
     if clock:
         raise ValueError("clock= is for records of each unit, {unit: export}: one record has one clock.")
-    table, texts, said, runs = _one_after_another(source, dialect, "the record")
+    table, texts, said, runs, measures = _one_after_another(source, dialect, "the record")
     names, others = unit_names(list(table), units)
     if units == "prefix" and (levels := levels_of(list(table))) is not None:
         said = [*said, *_levels_told(levels, dict.fromkeys(split_flat_names(list(names.values()))))]
     left_out = dict.fromkeys(texts, "holds no numbers") | dict.fromkeys(others, "belongs to no unit")
     table = table if list(names) == list(table) else table[list(names)]
-    return table.rename(columns=names), left_out, said, runs
+    return table.rename(columns=names), left_out, said, runs, {names.get(tag, tag): measures[tag] for tag in measures}
 
 
 def _levels_told(levels, units):
@@ -362,25 +391,35 @@ def _levels_told(levels, units):
 
 
 def _one_after_another(source, dialect, where):
-    """One export, or several of a unit or plant, as they are in time, columns without numbers, what was done."""
-    parts = files_of(source) if is_folder(source) else source
+    """One export, or several of a unit or plant, as they are in time, columns of texts, what was done and is known."""
+    parts = [one for one in files_of(source) if _may_be_wanted(one, dialect)] if is_folder(source) else source
     several = isinstance(parts, (list, tuple)) and len(parts) > 1
     tables, texts = [], []
     said: list[str] = []
+    measures: dict[str, str] = {}
     for k, one in enumerate(parts if isinstance(parts, (list, tuple)) else [parts]):
         place = (
             without_password(str(one)) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
         )
-        table, words, told, runs = export_table(one, dialect, place, alone=not several)
+        table, words, told, runs, own = export_table(one, dialect, place, alone=not several)
         if several and isinstance(one, (str, Path)):
-            table, words = named_by_file(table, words, one)
+            table, words, own = named_by_file(table, words, own, one)
+            table = table[[name for name in table if dialect.wants(name)]]
+        measures |= own
         tables.append(table)
         texts += words
         said += told if not several else [f"{text} in {_part(one, k)}" for text in told]
     if not several:
-        return tables[0], dict.fromkeys(texts), said, runs
+        return tables[0], dict.fromkeys(texts), said, runs, measures
+    check_known(list(dict.fromkeys(chain.from_iterable([*tables, texts]))), dialect, where)
     table, held = together(tables, where, dialect)
-    return table, dict.fromkeys(texts), [*said, *held], None
+    return table, dict.fromkeys(texts), [*said, *held], None, measures
+
+
+def _may_be_wanted(path, dialect):
+    """Whether a file is read: of a partitioned table those are whose folders name tags that are asked for."""
+    tag = tag_of_folder(path)
+    return tag is None or dialect.wants(tag)
 
 
 def _part(one, k):
@@ -393,8 +432,10 @@ def _joined(exports, dialect, clock):
     tables: dict[str, pd.DataFrame] = {}
     left_out: dict[str, str] = {}
     said: list[str] = []
+    measures: dict[str, str] = {}
     for unit, export in exports.items():
-        table, texts, told, _ = _one_after_another(export, dialect, f"unit {unit!r}")
+        table, texts, told, _, own = _one_after_another(export, dialect, f"unit {unit!r}")
+        measures |= {f"{unit}{SEPARATOR}{tag}": measure for tag, measure in own.items()}
         said += [f"{text} of {unit}" for text in told]
         left_out |= {f"{unit}{SEPARATOR}{text}": "holds no numbers" for text in texts}
         if clock and unit in clock:
@@ -418,4 +459,4 @@ def _joined(exports, dialect, clock):
         gridded = {unit: on_grid(table, every[unit]) for unit, table in tables.items()}
         said += [f"{text} of {unit}" for unit, grid in gridded.items() for text in grid.said]
         tables = {unit: grid.frame[~grid.frame.index.duplicated(keep="last")] for unit, grid in gridded.items()}
-    return pd.concat(tables.values(), axis=1).sort_index(), left_out, said
+    return pd.concat(tables.values(), axis=1).sort_index(), left_out, said, None, measures

@@ -34,7 +34,7 @@ _REMEDIES = {
 def is_told(name):
     """Whether a column holds times, names or qualities, which are read as they are written."""
     name = name.strip().lower()
-    plain = {word for role, words in WORDS["columns"].items() if role != "value" for word in words}
+    plain = {word for role, words in WORDS["columns"].items() if role not in ("value", "measure") for word in words}
     ends = tuple(joint + word for word in WORDS["columns"]["quality"] for joint in JOINTS)
     return name in plain or name.endswith(ends)
 

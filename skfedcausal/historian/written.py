@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
-from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, are_times, is_told
+from .measures import is_measure, measures_below
+from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, WORDS, are_times, is_told
 
 _SPELLINGS = [form(text) for text in BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
 _SEPARATORS = ";\t|,"  # decimal commas look like the last
@@ -34,6 +35,7 @@ class Written(NamedTuple):
 
     table: pd.DataFrame
     said: tuple[str, ...] = ()
+    measures: dict[str, str] = {}  # unit of measurement by column or tag, where the file tells it
 
 
 # -- lines ----------------------------------------------------------------------------------------------
@@ -47,6 +49,7 @@ class _Form(NamedTuple):
     rows: list[list[str]]
     body: str
     said: tuple[str, ...]
+    measures: dict[str, str]
 
 
 def parsed(text, where, dialect):
@@ -70,7 +73,7 @@ def parsed(text, where, dialect):
         table = _without_ends(_head(form), body, how, where)
     except pd.errors.ParserError as error:
         raise ValueError(f"Rows of {where} have different numbers of columns: {str(error).strip()}.") from None
-    return Written(table, form.said)
+    return Written(table, form.said, form.measures)
 
 
 def parsed_file(path, where, dialect):
@@ -90,9 +93,31 @@ def parsed_file(path, where, dialect):
                 warnings.simplefilter("error", pd.errors.ParserWarning)
                 warnings.simplefilter("ignore", pd.errors.DtypeWarning)  # words among numbers are looked at later
                 source: Any = _Behind(_head(form), file)
-                return Written(_in_pieces(source, form.names, n_lines, how), form.said)
+                if dialect.columns is not None:
+                    how["usecols"] = read_columns(form.names, dialect)
+                return Written(_in_pieces(source, form.names, n_lines, how), form.said, form.measures)
         except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError):
             return None  # told or repaired where the whole text is at hand
+
+
+def read_columns(names, dialect, times=()):
+    """Names of the columns of a file that have to be read: those asked for, times, names of tags, qualities, values.
+
+    Parameters
+    ----------
+    names : list of str
+    dialect : Dialect
+    times : collection of str, default=()
+        Columns of times, whatever they are called; where none is known, the first two may be.
+
+    Returns
+    -------
+    list of str
+    """
+    if not times and dialect.time is None and not any(name.strip().lower() in TIME_NAMES for name in names):
+        times = names[:2]
+    told = {*times, *WORDS["columns"]["value"], *WORDS["columns"]["measure"], str(dialect.time).lower()}
+    return [name for name in names if dialect.wants(name) or is_told(name) or {name, name.strip().lower()} & told]
 
 
 def _count_lines(path):
@@ -106,7 +131,7 @@ def _in_pieces(source, names, most, how):
     columns: dict[str, _Column] = {}
     for piece in pd.read_csv(source, chunksize=max(_CELLS // len(names), _FEWEST), **how):
         for name, column in piece.items():
-            columns.setdefault(name, _Column(most)).add(column)
+            columns.setdefault(str(name), _Column(most)).add(column)
     return pd.DataFrame({name: column.whole() for name, column in columns.items()}, copy=False)
 
 
@@ -232,7 +257,7 @@ def _form(text, where, given=None):
         said.append(f"left out: {above} line{'s' * (above > 1)} above the header ({shown})")
     if given is not None:
         return _Form(
-            separator, _given_names(given, rows[above], where), rows[above:], _from_line(text, ends, above), ()
+            separator, _given_names(given, rows[above], where), rows[above:], _from_line(text, ends, above), (), {}
         )
     if not _are_words(rows[above]) and not _stands_over(rows[above], rows[above]) and _are_values(rows[above]):
         shown = ", ".join(rows[above][:4])
@@ -241,23 +266,27 @@ def _form(text, where, given=None):
             "of names above, or give them: names=['time', 'unit.tag', ...] (--names time,unit.tag,...)."
         )
     names, below = [" ".join(name.split()) for name in rows[above]], above + 1
+    measures: dict[str, str] = {}
     for words in rows[above + 1 : above + 1 + _MOST_WORDS]:
-        if not _are_words(words):
+        second = [cell.strip() for cell in words]
+        found = measures_below(names, second)
+        if not _are_words(words) and not (found and all(map(is_measure, filter(None, second)))):
             break
         below += 1
-        second = [cell.strip() for cell in words]
         if _is_upper(names) and len(second) == len(names):
             names = _of_two_lines(names, second)
             said.append("names: of two lines of the header together")
         else:
+            measures |= found
+            what = "units of measurement: those of" if found else "left out:"
             shown = listed([word for word in second if word], 4)
-            said.append(f"left out: a line of words below the header ({shown})")
+            said.append(f"{what} a line of words below the header ({shown})")
     if len(rows) <= below:
         raise ValueError(f"The export has a header and no rows below it: found in {where}.")
     for name, count in Counter(name for name in names if name).items():
         if count > 1:
             said.append(f"names: {name!r} stands over {count} columns; the later ones are {name}.1, ...")
-    return _Form(separator, names, rows[below:], text[ends[below - 1] :], tuple(said))
+    return _Form(separator, names, rows[below:], text[ends[below - 1] :], tuple(said), measures)
 
 
 def _are_values(row):

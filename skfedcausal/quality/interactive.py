@@ -18,6 +18,7 @@ _SHOWN = {
     "findings": ["unit", "column", "kind", "start", "end", "detail", "advice"],
     "tags": ["unit", "column", "kind", "distribution", "course", "lowest", "highest", "gaps", "period", "resolution"],
 }
+_WITH_MEASURES = [*_SHOWN["tags"][:2], "measure", *_SHOWN["tags"][2:]]
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';
@@ -34,7 +35,8 @@ $table$first</body></html>
 def table_html(check):
     """The table as a piece of a page, which brings its own style and script."""
     tables = {"units": check.units, "findings": check.findings, "tags": _with_sketches(check)}
-    parts = {name: _table(tables[name][columns]) for name, columns in _SHOWN.items()}
+    shown = _SHOWN if not check.measures else _SHOWN | {"tags": _WITH_MEASURES}
+    parts = {name: _table(tables[name][columns]) for name, columns in shown.items()}
     counts = {f"n_{name}": len(table) for name, table in tables.items()}
     template = Template(files(__package__).joinpath("table.html").read_text("utf-8"))
     first = len(check.fix_first)
@@ -72,6 +74,7 @@ def _with_sketches(check):
         course=_pictures(("" if s is None else _line(s.course) for s in sketches), check.tags.index),
         lowest=[np.nan if s is None else s.low for s in sketches],
         highest=[np.nan if s is None else s.high for s in sketches],
+        measure=[check.measures.get(column, "") for column in check.tags["column"]],
         gaps=[f"{share:.1%}" if share else "0%" for share in check.tags["gaps"]],
     )
 

@@ -57,6 +57,8 @@ class PlantCheck:
         ``gaps``.
     sketches : dict of str to Sketch
         How the values of each column lie and run, for the table that notebooks and :meth:`report` show.
+    measures : dict of str to str
+        Unit of measurement of each column of which a :class:`~skfedcausal.PlantTable` knows it.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class PlantCheck:
     findings: pd.DataFrame
     tags: pd.DataFrame
     sketches: Mapping = field(default_factory=dict)
+    measures: Mapping = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from ..displays import EffectDisplay
 from ..estimators._interventions import SAY_WHEN
-from .page import Page, counted, listed_in_words
+from .page import Page, counted, listed_in_words, measures_of
 from .record import add_check, check_of, defects
 
 _PICTURES, _SHOWN = 6, ("effect", "cannot tell")
@@ -20,11 +20,11 @@ _UNCLEAR = "not clear on average"  # an effect in some rows, whose mean may be z
 def impact_page(impact, title, check=None, notes=()):
     """Page on an :class:`~skfedcausal.estimators.impact.Impact`; each of `notes` speaks against it."""
     whole, *more = _sentences(impact.summary)
-    page = Page(title).lead(_shortened(whole, int((impact.total["verdict"] == "effect").sum())))
+    page = Page(title, measures_of(check)).lead(_shortened(whole, int((impact.total["verdict"] == "effect").sum())))
     shown = _clearest(impact.total)
+    words = f"recorded and {impact.other}; the effect; the effect added up"
     pictures = [
-        (partial(impact.plot, column), f"{column}: recorded and {impact.other}; the effect; the effect added up")
-        for column in shown.head(_PICTURES)
+        (partial(impact.plot, column, measures=page.measures), f"{column}: {words}") for column in shown.head(_PICTURES)
     ]
     for draw, caption in pictures[:1]:
         page.picture(draw, caption)
@@ -107,9 +107,9 @@ def whatif_page(answer, change, X=None, check=None, notes=()):
     `notes` are what was said of the fit and of the answer, such as warnings: each speaks against it.
     """
     table, check = _mean_effects(answer), check_of(X, check)
-    page = Page("What if").lead(_answer(table, change, notes))
+    page = Page("What if", measures_of(X, check)).lead(_answer(table, change, notes))
     columns = table["column"].head(_PICTURES).tolist()
-    page.picture(partial(EffectDisplay.from_whatif, answer, columns=columns), _CAPTION)
+    page.picture(partial(EffectDisplay.from_whatif, answer, columns=columns, measures=page.measures), _CAPTION)
     names = {"column": "tag", "low": "from", "high": "to", "relative": "in standard deviations"}
     page.heading("Mean effect").table(table.head(_MOST_ROWS).rename(columns=names))
     if len(table) > _MOST_ROWS:

@@ -194,7 +194,7 @@ def _steps(incident, found):
 def _add_tags(page, detector, incident, X, found, lengths):
     """Tags of the unit where it began as it ranked them, and the trends of the first ones."""
     tags = trends_of(found)
-    draw = partial(TagDisplay.from_detector, detector, X, incident, tags, lengths=lengths)
+    draw = partial(TagDisplay.from_detector, detector, X, incident, tags, lengths=lengths, measures=page.measures)
     add_ranking(page, found["unit"].iloc[0], found.drop(columns="unit"), draw)
 
 

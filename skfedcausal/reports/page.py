@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from datetime import datetime
 from html import escape
 from importlib.resources import files
@@ -26,10 +27,14 @@ _NARROW = 3  # columns of a table that fits a telephone; the rows of a wider one
 
 
 class Page:
-    """Parts of a page in their order; every text is escaped when it comes in."""
+    """Parts of a page in their order; every text is escaped when it comes in.
 
-    def __init__(self, title):
+    Tags in texts and cells are followed by their unit of measurement, by column in `measures`.
+    """
+
+    def __init__(self, title, measures=None):
         self.title = str(title)
+        self.measures = measures or {}
         self.pictures = []  # as PNG, in the order in which they were added
         self.withholds = False  # whether a record was given that noise protects, and is not shown
         self._parts = []
@@ -40,15 +45,15 @@ class Page:
 
     def lead(self, text):
         """Add the sentence to read if there is time for only one."""
-        return self._add(f'<p class="lead">{escape(str(text))}</p>')
+        return self._add(f'<p class="lead">{self._words(text)}</p>')
 
     def text(self, *sentences):
         """Add a paragraph."""
-        return self._add(f"<p>{escape(' '.join(str(sentence) for sentence in sentences))}</p>")
+        return self._add(f"<p>{self._words(' '.join(str(sentence) for sentence in sentences))}</p>")
 
     def items(self, texts):
         """Add a list."""
-        items = "".join(f"<li>{escape(str(text))}</li>" for text in texts)
+        items = "".join(f"<li>{self._words(text)}</li>" for text in texts)
         return self._add(f"<ul>{items}</ul>") if items else self
 
     def against(self, doubts):
@@ -60,7 +65,7 @@ class Page:
         steps = list(steps)
         if not steps:
             return self
-        items = "".join(f"<li>{escape(str(step))}</li>" for step in steps)
+        items = "".join(f"<li>{self._words(step)}</li>" for step in steps)
         return self.heading("What to check first")._add(f"<ol>{items}</ol>")
 
     def table(self, frame, empty="None.", folded=None):
@@ -70,7 +75,7 @@ class Page:
         head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in frame.columns)
         wide = len(frame.columns) > _NARROW
         labels = [f' data-of="{escape(str(column))}"' if wide else "" for column in frame.columns]
-        rows = ("".join(map(_cell, row, labels)) for row in frame.itertuples(index=False))
+        rows = ("".join(map(self._cell, row, labels)) for row in frame.itertuples(index=False))
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         kind = ' class="wide"' if wide else ""
         table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -95,7 +100,7 @@ class Page:
             return self.text(f"A picture is missing here ({caption}): {error}")
         self.pictures.append(_png(figure))
         width, height = figure.get_size_inches()
-        words, is_wide = escape(str(caption)), width > _LETTERS
+        words, is_wide = self._words(caption), width > _LETTERS
         image = f'<img alt="{words}" src="{_address(self.pictures[-1])}">'
         if is_wide and narrows:
             figure.set_size_inches(_NARROWED * width, height)
@@ -119,6 +124,21 @@ class Page:
         path.write_text(self.html(), encoding="utf-8")
         return path
 
+    def _words(self, text):
+        return escape(with_measures(str(text), self.measures))
+
+    def _cell(self, value, label):
+        if isinstance(value, float):
+            text = "" if pd.isna(value) else f"{value:.3g}"
+            return f'<td class="number"{label}>{text}</td>'
+        if isinstance(value, int) and not isinstance(value, bool):
+            return f'<td class="number"{label}>{value:,}</td>'
+        if value is pd.NaT or value is None:
+            return f"<td{label}></td>"
+        text = when_in_words(value) if isinstance(value, pd.Timestamp) else str(value)
+        kind = ' class="short"' if len(text) <= _SHORT and not isinstance(value, pd.Timestamp) else ""
+        return f"<td{kind}{label}>{self._words(text)}</td>"
+
     def _add(self, part):
         self._parts.append(part)
         return self
@@ -136,17 +156,30 @@ def _address(picture):
     return f"data:image/png;base64,{base64.b64encode(picture).decode('ascii')}"
 
 
-def _cell(value, label):
-    if isinstance(value, float):
-        text = "" if pd.isna(value) else f"{value:.3g}"
-        return f'<td class="number"{label}>{text}</td>'
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f'<td class="number"{label}>{value:,}</td>'
-    if value is pd.NaT or value is None:
-        return f"<td{label}></td>"
-    text = when_in_words(value) if isinstance(value, pd.Timestamp) else str(value)
-    kind = ' class="short"' if len(text) <= _SHORT and not isinstance(value, pd.Timestamp) else ""
-    return f"<td{kind}{label}>{escape(text)}</td>"
+_TAG = re.compile(r"[^\s,;'\"()]+__[^\s,;'\"()]*[^\s,;:.'\"()]")
+
+
+def with_measures(text, measures):
+    """A text in which tags, ``unit__tag``, are followed by their unit of measurement, by column in `measures`.
+
+    Examples
+    --------
+    >>> from skfedcausal.reports.page import with_measures
+    >>> with_measures("It began in mill__PT1, and kiln__TT2 followed.", {"mill__PT1": "bar"})
+    'It began in mill__PT1 [bar], and kiln__TT2 followed.'
+    """
+    if not measures:
+        return text
+    if text in measures:
+        return _measured(text, measures)
+    for name in measures:
+        if " " in name and name in text:
+            text = text.replace(name, _measured(name, measures))
+    return _TAG.sub(lambda found: _measured(found[0], measures), text)
+
+
+def _measured(name, measures):
+    return name if name not in measures or name.endswith((")", "]")) else f"{name} [{measures[name]}]"
 
 
 def when_in_words(time):
@@ -174,9 +207,14 @@ def percent(probability):
     return f"{probability:.0%}" if 0.01 <= probability <= 0.99 else f"{probability:.1%}"
 
 
+def measures_of(*sources):
+    """Units of measurement by column, of the first of a record and its check that knows some."""
+    return next((found for one in sources if (found := getattr(one, "measures", None))), {})
+
+
 def begun_page(title, estimator, X, check):
     """A page on a fitted estimator, and the record and its check as far as it may show them: not behind a mechanism."""
-    page = Page(title)
+    page = Page(title, measures_of(X, check))
     if estimator.privacy_statement_.startswith(NOT_PRIVATE):
         return page, X, check
     page.withholds = X is not None or check is not None

@@ -51,4 +51,5 @@ def add_check(page, check):
 def add_trends(page, X, caption, **which):
     """Picture of tags of the record; nothing without a record, or without units to show."""
     if X is not None and which.get("units") != []:
-        page.heading("Measurements").picture(partial(TrendDisplay.from_record, X, **which), caption)
+        draw = partial(TrendDisplay.from_record, X, measures=page.measures, **which)
+        page.heading("Measurements").picture(draw, caption)

@@ -272,3 +272,77 @@ def test_values_of_an_archive_of_changes_hold_up_to_their_usual_silence(tmp_path
     assert np.isnan(frame["kiln__temp"][pd.Timestamp(long["time"][bad])])
     short = PlantTable.read(tmp_path / "archive.csv", hold="10s").frame
     assert short.isna().sum().sum() > frame.isna().sum().sum()
+
+
+# -- columns that are asked for ---------------------------------------------------------------------
+
+
+def parquet_reads(monkeypatch):
+    """Columns of each read of Parquet from now on."""
+    reads, read = [], pd.read_parquet
+
+    def noted(file, columns=None, **how):
+        reads.append(columns)
+        return read(file, columns=columns, **how)
+
+    monkeypatch.setattr(pd, "read_parquet", noted)
+    return reads
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_of_parquet_only_the_columns_asked_for_are_read(tmp_path, monkeypatch, indexed):
+    pytest.importorskip("pyarrow")
+    (FRAME if indexed else FRAME.rename_axis("when").reset_index()).to_parquet(tmp_path / "plant.parquet")
+    reads = parquet_reads(monkeypatch)
+    plant = PlantTable.read(tmp_path / "plant.parquet", columns=["mill.*"])
+    assert_allclose(plant.frame, FRAME[TAGS[:2]])
+    assert list(plant.frame) == ["mill__feed", "mill__power"]
+    assert plant.frame.index.equals(FRAME.index)
+    assert set(reads[0]) == {"__index_level_0__" if indexed else "when", *TAGS[:2]}
+
+
+def test_of_a_partitioned_folder_only_the_columns_and_tags_asked_for_are_read(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    for month, rows in (("2", slice(30)), ("10", slice(30, None))):
+        folder = tmp_path / "by month" / "year=2026" / f"month={month}"
+        folder.mkdir(parents=True)
+        FRAME.iloc[rows].rename_axis("time").reset_index().to_parquet(folder / "part-0.parquet")
+    for tag in TAGS:
+        folder = tmp_path / "by tag" / f"tag={tag}"
+        folder.mkdir(parents=True)
+        FRAME[[tag]].rename(columns={tag: "value"}).rename_axis("time").reset_index().to_parquet(folder / "0.parquet")
+    reads = parquet_reads(monkeypatch)
+    wanted = [TAGS[0], TAGS[2]]
+    by_month = PlantTable.read(tmp_path / "by month", columns=wanted)
+    assert reads == [["time", *wanted]] * 2
+    by_tag = PlantTable.read(tmp_path / "by tag", columns=wanted)
+    assert reads[2:] == [["time", "value"]] * 2
+    for plant in (by_month, by_tag):
+        assert_allclose(plant.frame[["mill__feed", "kiln__temp"]], FRAME[wanted])
+
+
+@pytest.mark.parametrize("form", ["wide", "long", "large", "database", "files by tag"])
+def test_columns_are_chosen_by_the_same_argument_everywhere(tmp_path, monkeypatch, form):
+    text = FRAME.rename_axis("time").to_csv() if form != "long" else long_of("Good", "Good")
+    source = io.StringIO(text)
+    if form == "large":
+        monkeypatch.setattr("skfedcausal.historian.sources._LARGE", 100)
+    if form == "large":
+        source = tmp_path / "plant.csv"
+        source.write_text(text)
+    if form == "database":
+        source = tmp_path / "plant.db"
+        with sqlite3.connect(source) as connection:
+            FRAME.rename_axis("time").reset_index().astype({"time": str}).to_sql("history", connection, index=False)
+        connection.close()
+    if form == "files by tag":
+        source = tmp_path
+        for tag in TAGS:
+            FRAME[[tag]].set_axis(["value"], axis=1).rename_axis("time").to_csv(tmp_path / f"{tag}.csv")
+    wanted = ["MILL.power", "kiln.*"]
+    plant = PlantTable.read(source, columns=wanted)
+    assert_allclose(plant.frame[["mill__power", "kiln__temp"]], FRAME[TAGS[1:]])
+    assert plant.frame.shape[1] == 2
+    source = io.StringIO(text) if form in ("wide", "long") else source
+    with pytest.raises(ValueError, match=r"There is no column 'crusher\.\*' in .*: its columns are"):
+        PlantTable.read(source, columns=[*wanted, "crusher.*"])
