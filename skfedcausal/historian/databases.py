@@ -7,6 +7,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from ..optional import import_optional
+from .influx import SCHEMES, of_influx
 from .opcua import of_server
 from .written import Written
 
@@ -79,4 +80,4 @@ def _chunks(query, connection, where):
     return Written(pd.concat(parts, ignore_index=True))
 
 
-_SERVERS = {"opc.tcp://": of_server}
+_SERVERS = {"opc.tcp://": of_server, **dict.fromkeys(SCHEMES, of_influx)}

@@ -14,7 +14,7 @@ _MIXED = re.compile(r"^(?P<unit>[^/.:_\-\s]+)(?:__|[/.:_\-\s])(?P<tag>.+)$")
 _LEVELS = 3  # of names from which on the first may be that of the site
 _HELP = (
     'Name them \'unit__tag\', list the owners in a JSON file {"unit": ["column", ...]}, or give a pattern such as '
-    "'{unit}[:/._-]{tag}' or '(P[0-9]+)(.+)'; leave other columns out: drop=... (--drop)"
+    "'{unit}[:/._-]{tag}' or '(P[0-9]+)(.+)': units=... (--units); leave other columns out: drop=... (--drop)"
 )
 # before the name of a tag: a server of PI, a provider of Ignition, a namespace of OPC UA
 _SERVER = re.compile(r"^(?:\\\\[^\\]+\\|\[[^\]]*\]|(?:ns=\d+;)?[sigb]=)")

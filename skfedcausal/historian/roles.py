@@ -83,7 +83,7 @@ def rates(frame, counters):
 def _role(name, values):
     """Role of a column and why."""
     told, tag = _named(name), Tag(values, np.zeros(1, dtype=int))
-    if tag.kind == "counter":
+    if tag.kind == "counter" or (told == "counter" and _only_rises(tag.values)):
         return "counter", "never goes down but where it is set back"
     if _is_sparse(tag, len(values)):
         return "lab", "a value every so many rows"
@@ -94,6 +94,12 @@ def _role(name, values):
         return "PV", "its name"
     why = {"constant": "never moves", "switch": "two values", "SP": "stands still or moves in steps"}
     return behaves, why.get(behaves, "moves like a measurement")
+
+
+def _only_rises(values):
+    """Whether a tag rises now and then, and never goes down."""
+    step = np.diff(values)
+    return bool((step > 0).any() and (step >= 0).all())
 
 
 def _named(name):

@@ -19,6 +19,7 @@ _ROUNDED_LINES = 0.5  # the same where rounding makes some by chance
 _TOO_COARSE = 0.5  # share of lines by chance above which nothing can be said
 _FEWEST_RISES, _MOST_RESETS = 8, 0.05  # of a counter: how often it rises, and is set back for each rise
 _SMOOTH = 0.001  # change of its rise from row to row, as a share, below which a tag follows a curve
+_TURNS = 0.1  # share of rows in which a rounded rise is another one
 _FEWEST_FILLS = 3  # cells that hold a fill value
 _FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
 _BLOCK = 100_000  # values that are looked at together
@@ -103,8 +104,7 @@ class Tag:
         rises, drops = step > 0, np.flatnonzero(step < 0)
         if rises.sum() < _FEWEST_RISES or len(drops) > _MOST_RESETS * rises.sum():
             return False
-        rise = step[rises]
-        if not (self.resolution or len(drops)) and np.median(np.abs(np.diff(rise))) < _SMOOTH * np.median(rise):
+        if not (self.resolution or len(drops)) and _is_smooth(step[rises]):
             return False  # a slow curve of a measurement that has no noise
         low, high = self.ordered[[0, -1]]
         before, after = self.values[drops], self.values[drops + 1]
@@ -127,6 +127,14 @@ class Tag:
             return "measured"
         few_levels = n_levels <= max(_FEW_LEVELS, n_runs / 10)
         return "steps" if n_runs < _FEW_RUNS or (usual >= 5 and few_levels) else "measured"
+
+
+def _is_smooth(rise):
+    """Whether a rise hardly changes from row to row, and not because it is rounded to few numbers that take turns."""
+    usual = np.median(rise)
+    changes = np.abs(np.diff(rise)) >= _SMOOTH * usual
+    in_turns = changes.mean() > _TURNS and len(np.unique(np.round(rise / usual, 6))) <= _FEW_LEVELS
+    return not (in_turns or changes.mean() > 0.5)
 
 
 def frozen(tag):

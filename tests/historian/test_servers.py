@@ -2,7 +2,11 @@
 
 import asyncio
 import datetime
+import json
 import sqlite3
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -81,3 +85,78 @@ def test_history_of_an_opc_ua_server():
 
 def test_passwords_are_not_shown():
     assert without_password("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
+
+
+TOKEN = "a/b=="
+
+
+def annotated():
+    """Annotated CSV of the record, a table for each tag."""
+    blocks = []
+    for k, tag in enumerate(FRAME):
+        unit, field = tag.split(".")
+        rows = [f",,{k},2026-03-01T00:00:00Z,2026-03-03T00:00:00Z,{t:%Y-%m-%dT%H:%M:%SZ},{v!r},{field},{unit}"
+                for t, v in FRAME[tag].items()]  # fmt: skip
+        head = ["#group,false,false,true,true,false,false,true,true", "#datatype,string,long,dateTime:RFC3339,"
+                "dateTime:RFC3339,dateTime:RFC3339,double,string,string", "#default,_result,,,,,,,",
+                ",result,table,_start,_stop,_time,_value,_field,unit"]  # fmt: skip
+        blocks.append("\r\n".join([*head, *rows, ""]))
+    return "\r\n".join(blocks)
+
+
+class InfluxQueries(BaseHTTPRequestHandler):
+    """The query API of InfluxDB 2 as its documentation has it, of one bucket."""
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        path, _, options = self.path.partition("?")
+        if self.headers["Authorization"] != f"Token {TOKEN}":
+            return self._answer(401, json.dumps({"code": "unauthorized", "message": "unauthorized access"}))
+        if (path, options) != ("/api/v2/query", "org=plant%20north") or 'bucket: "plant"' not in asked["query"]:
+            return self._answer(404, json.dumps({"code": "not found", "message": "could not find bucket"}))
+        wanted = asked["type"] == "flux" and asked["dialect"]["annotations"] == ["group", "datatype", "default"]
+        return self._answer(200, annotated() if wanted and "nothing" not in asked["query"] else "\r\n")
+
+    def _answer(self, code, text):
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *about):
+        pass
+
+
+@pytest.fixture
+def influx():
+    """Host and port of a server of InfluxDB queries."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), InfluxQueries) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_queries_of_a_server_of_influxdb(influx, monkeypatch):
+    address = f"influxdb://:{quote(TOKEN, safe='')}@{influx}/plant%20north"
+    asked = 'from(bucket: "plant") |> range(start: -7d)'
+    for plant in (PlantTable.read(f"{address}/plant"), PlantTable.read(address, query=asked)):
+        assert_allclose(plant.frame[["mill__feed", "mill__power", "kiln__temp"]], FRAME)
+        assert plant.frame.index.equals(FRAME.index.tz_convert(plant.frame.index.tz))
+    monkeypatch.setenv("INFLUX_TOKEN", TOKEN)
+    some = PlantTable.read(f"influxdb://{influx}/plant%20north/plant", columns=["mill.*"])
+    assert_allclose(some.frame, FRAME[["mill.feed", "mill.power"]])
+    with pytest.raises(ValueError, match="gave no rows"):
+        PlantTable.read(address, query=f"{asked} // nothing")
+    with pytest.raises(ValueError, match="refuses the query: 404 could not find bucket"):
+        PlantTable.read(f"{address}/another")
+
+
+def test_a_server_of_influxdb_that_refuses_or_is_none_and_tokens_are_not_shown(influx):
+    with pytest.raises(ValueError, match=r"401 unauthorized access\. Give its token") as refused:
+        PlantTable.read(f"influxdb://:secret@{influx}/plant/plant")
+    assert "secret" not in str(refused.value)
+    with pytest.raises(ValueError, match="does not answer"):
+        PlantTable.read("influxdb://:secret@127.0.0.1:1/plant/plant")
+    with pytest.raises(ValueError, match="no server, organisation and bucket"):
+        PlantTable.read("influxdb://127.0.0.1:1/plant")
