@@ -107,7 +107,7 @@ def watching(pipe, folder, detector, plant):
         watch.take_up(kept[0], kept[2])
     watch.keep()
     outbox.start()
-    tail = csv_rows(folder / "live.csv", Stamps(), poll=0.0, place=watch.place)
+    tail = csv_rows(folder / "live.csv", Stamps(), poll=0.0, place=watch.place, most=100)
     while True:
         asked = pipe.recv()
         if asked == "read":

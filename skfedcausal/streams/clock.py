@@ -12,6 +12,7 @@ import pandas as pd
 
 from ..callers import warn
 from ..estimators._stream_batches import StreamWarning
+from .records import as_frame, as_record, microseconds
 
 _FAR = 3  # periods after the last row, from which on a row is not believed alone
 _REORDERED = 10  # periods between neighbours that came in no order
@@ -113,22 +114,18 @@ class Clock:
         return moment - pd.Timedelta(offset, unit="us")
 
     @property
-    def holds(self) -> Any:
-        """Whether a row is held that no other agrees with yet."""
-        return self._held is not None
-
-    @property
     def state(self) -> dict[str, Any]:
-        """Where the clock stands, in words and numbers that JSON has; of a held row the time alone."""
+        """Where the clock stands, in words and numbers that JSON has, with the row that is held."""
         kept = {"last": self._last, "offset": self._offset, "jumps": [list(one) for one in self._jumps]}
         seen = [list(one) for one in self._seen.items()]
-        return {**kept, "seen": seen, "steps": list(self._steps), "counts": dict(self.counts)}
+        held = None if self._held is None else as_record(self._held) | {"columns": list(self._held)}
+        return {**kept, "held": held, "seen": seen, "steps": list(self._steps), "counts": dict(self.counts)}
 
     @state.setter
     def state(self, kept):
         self._last, self._offset = kept["last"], kept["offset"]
         self._jumps = deque(map(tuple, kept["jumps"]), maxlen=_JUMPS)
-        self._held = None
+        self._held = None if kept["held"] is None else as_frame(kept["held"], kept["held"]["columns"])
         self._seen, self.counts = dict(kept["seen"]), dict(kept["counts"])
         self._steps, self._usual = deque(kept["steps"], maxlen=_STEPS), None
 
@@ -267,11 +264,6 @@ _SAID = {
     "The watch goes on.",
     "set": "Rows are missing, or the clock of the source was set: {} times, to {} first. The watch goes on from there.",
 }  # fmt: skip
-
-
-def microseconds(index):
-    """Times as microseconds since 1970."""
-    return index.asi8 if index.unit == "us" else index.as_unit("us").asi8
 
 
 def _at(frame, times):

@@ -4,6 +4,7 @@ import csv
 import os
 import time
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,13 +108,12 @@ def _looks(tail, path, stamps, wait, poll, index_col, words, most):
     last = time.monotonic()
     while True:
         came = False
-        for head, lines in tail.parts():
+        for head, lines, ends in tail.parts():
             step = most or len(lines)
             for k in range(0, len(lines), step):
                 frame, came = table_of(head, lines[k : k + step], path, stamps, index_col, words), True
-                done = tail.place if k + step >= len(lines) else None
                 if len(frame):
-                    yield done, frame
+                    yield tail.place_after(ends[min(k + step, len(lines)) - 1], head), frame
         if came:
             last = time.monotonic()
             continue
@@ -161,6 +161,7 @@ class Tail:
 
     def __init__(self, path, place=None):
         self._path, self._at, self._mark = path, 0, b""
+        self._looked = b""  # what was read last, after the mark before it
         self._file: Any = None
         self._skips = False  # a line that is too long
         self.head: Any = None
@@ -173,16 +174,23 @@ class Tail:
         if self._file is not None:
             self._file.close()
 
-    @property
-    def place(self):
-        """Where the next line begins, as JSON has it."""
-        number = os.fstat(self._file.fileno()).st_ino if self._file is not None else 0
-        return {"file": number, "at": self._at, "mark": self._mark.hex(), "head": self.head and self.head.text}
+    def place_after(self, end, head):
+        """Where the line begins that comes after one of the last call, as JSON has it.
+
+        `end` is what :meth:`parts` told of that line: how much of what was read last comes after it.
+        """
+        here = len(self._looked) - end
+        mark = self._looked[max(here - _MARK, 0) : here]
+        number = os.fstat(self._file.fileno()).st_ino
+        return {"file": number, "at": self._at - end, "mark": mark.hex(), "head": head.text}
 
     def parts(self):
-        """Lines of names and lines of rows since the last call, as (names, rows): a line of names may come again."""
-        parts, before = list[tuple[Head, list[str]]](), self.head
-        for line in self._lines():
+        """Lines of names and lines of rows since the last call: a line of names may come again.
+
+        They are told as (names, rows, number of bytes that came after each row).
+        """
+        parts, before = list[tuple[Head, list[str], list[int]]](), self.head
+        for line, end in self._lines():
             if self.head is None:
                 if not line.lower().startswith("sep="):  # as Excel writes it
                     self.head = Head.of(line)
@@ -194,14 +202,16 @@ class Tail:
                 self.head, self._former = self._former, None  # that was no line of names
             if parts and parts[-1][0] is self.head:
                 parts[-1][1].append(line)
+                parts[-1][2].append(end)
             else:
-                parts.append((self.head, [line]))
+                parts.append((self.head, [line], [end]))
         if before is not None and self.head is not None and self.head.text != before.text:
             say_and_go_on(f"{self._path} has a new line of names: rows after it have its columns")
         return parts
 
     def _lines(self):
-        """Whole lines since the last call; a file that cannot be read now may be later."""
+        """Whole lines since the last call, each with the number of bytes after it; a file that cannot be read now may
+        be later."""
         try:
             text = self._new()
         except OSError as error:
@@ -216,13 +226,15 @@ class Tail:
             return []
         whole = text[: text.rfind(b"\n") + 1]
         self._advance(whole)
-        lines = [line.rstrip("\r") for line in _decoded(whole).split("\n")]
-        lines, self._skips = lines[1 if self._skips else 0 :], False
-        return [line for line in lines if line.strip()]
+        ends = len(whole) - np.cumsum([len(line) + 1 for line in whole.split(b"\n")])
+        lines = zip((line.rstrip("\r") for line in _decoded(whole).split("\n")), ends.tolist(), strict=True)
+        skipped, self._skips = int(self._skips), False
+        return [(line, end) for line, end in islice(lines, skipped, None) if line.strip()]
 
     def _advance(self, text):
         self._at += len(text)
-        self._mark = (self._mark + text)[-_MARK:]
+        self._looked = self._mark + text
+        self._mark = self._looked[-_MARK:]
 
     def _new(self):
         """Bytes that were not read yet."""

@@ -16,12 +16,12 @@ import pytest
 from benchmarks.chaos import chaos
 from skfedcausal import FederatedRCADetector
 from skfedcausal.commands.watch import main as watch_command
-from skfedcausal.commands.watching.batches import as_frame, as_record
 from skfedcausal.commands.watching.events import as_json
 from skfedcausal.commands.watching.journal import Journal, StateError
 from skfedcausal.commands.watching.settings import MailSettings, SyslogSettings, TableSettings, read_settings
 from skfedcausal.commands.watching.sinks import Outbox, in_cef, to_file, to_mail, to_syslog, to_table
 from skfedcausal.sites.settings import SettingsError
+from skfedcausal.streams.records import as_frame, as_record
 
 from .watching import FAULT, plant, until, watch_of
 
@@ -67,6 +67,20 @@ def test_a_watch_that_is_begun_again_tells_what_one_that_went_on_tells(tmp_path,
     assert len(still) > 2
     assert told == still
     assert told[0]["root"] == "unit0"
+    assert watch.counts["rows"] == len(live)
+
+
+def test_a_state_that_is_kept_while_a_row_is_held_goes_on_with_that_row(tmp_path):
+    """The clock of the source is set back, and the state kept after the first row of the new time."""
+    live, still, told = plant()[2], [], []
+    live = pd.concat([live[:100], live[100:].set_axis(live.index[100:] - pd.Timedelta("1h"))])
+    fed(watch_of(tmp_path / "still", [still.append]), live)
+    watch = watch_of(tmp_path / "killed", [told.append])
+    fed(watch, live[:101])
+    watch.keep()
+    fed(watch, live[101:])
+    watch = watch_of(tmp_path / "killed", [told.append])
+    assert told == still
     assert watch.counts["rows"] == len(live)
 
 

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from skfedcausal.streams import StreamWarning, follow_csv
+from skfedcausal.streams.cells import Stamps
+from skfedcausal.streams.csv_file import csv_rows
 
 HEAD = "time,a__x,b__x\n"
 
@@ -96,3 +98,21 @@ def test_a_line_without_a_time_is_left_out(tmp_path):
 def test_a_file_that_never_came_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*live\.csv within 0 seconds"):
         joined(tmp_path / "live.csv")
+
+
+@pytest.mark.filterwarnings("ignore::skfedcausal.streams.StreamWarning")
+def test_every_batch_of_a_long_look_has_the_place_after_it(tmp_path):
+    """Also where a line of names comes again amid it: who is killed between two batches goes on after the first."""
+    path = tmp_path / "live.csv"
+    times = pd.date_range("2026-01-01", periods=30, freq="min")
+    lines = [f"{at},{k}\r\n" for k, at in enumerate(times)]
+    path.write_text(
+        "time,é__x\r\n" + "".join([*lines[:17], "time,é__x\r\n", "junk\r\n", *lines[17:]]), "utf-8", newline=""
+    )
+    seen = 0
+    for place, frame in csv_rows(path, Stamps(), wait=0.0, most=7):
+        if frame is not None:
+            seen += len(frame)
+            rest = [more for _, more in csv_rows(path, Stamps(), wait=0.0, place=place) if more is not None]
+            assert [value for more in rest for value in more.iloc[:, 0]] == list(range(seen, 30))
+    assert seen == 30

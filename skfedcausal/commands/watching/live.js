@@ -1,6 +1,6 @@
 "use strict";
-// The page asks for the state every second; what it shows is older than that only if it says so.
-const EVERY = 1000, SVG = "http://www.w3.org/2000/svg";
+// The page asks for the state that comes after the one it has; the answer comes with it, or within a second.
+const PAUSE = 300, AGAIN = 1000, SVG = "http://www.w3.org/2000/svg";
 const place = (id) => document.getElementById(id);
 let unit = null, state = null, came = 0, opened = null;
 
@@ -119,8 +119,9 @@ async function trends() {
 }
 
 async function look() {
+  let pause = PAUSE;
   try {
-    const answer = await fetch("/state");
+    const answer = await fetch(`/state?after=${encodeURIComponent(state === null ? "" : state.mark)}`);
     if (!answer.ok) throw new Error(answer.statusText);
     state = await answer.json();
     came = Date.now();
@@ -133,10 +134,11 @@ async function look() {
     place("counts").textContent = [...counts, ...told].join(" · ");
     await trends();
   } catch (error) {
+    pause = AGAIN;
     showHead(false);
     for (const one of place("units").children) one.className = "unit quiet";
   }
-  setTimeout(look, EVERY);
+  setTimeout(look, pause);
 }
 
 place("close").onclick = () => place("incident").close();

@@ -24,6 +24,7 @@ _WIDE = 3.0  # standard deviations of the nominal record that a band is wide to 
 _LONGEST = 2000  # letters of a comment
 _LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
 _START = 10.0  # seconds
+_HELD, _LOOKS = 1.0, 0.05  # seconds that a page waits for another state, and between two looks for one
 _HEAD = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -120,7 +121,11 @@ def app(watch, token="", outboxes=()):
         name, kind = _FILES[request.url.path]
         return Response(files(__package__).joinpath(name).read_text("utf-8"), media_type=kind)
 
-    def state(request):
+    async def state(request):
+        """The state once it is another than the page has, or after a second."""
+        known, end = request.query_params.get("after"), time.monotonic() + _HELD
+        while known == mark_of(watch) and time.monotonic() < end:
+            await asyncio.sleep(_LOOKS)
         return JSONResponse(state_of(watch, outboxes))
 
     def trend(request):
@@ -180,6 +185,13 @@ def health_of(watch):
     }
 
 
+def mark_of(watch):
+    """A text that is another once the state is, but for what has become older."""
+    counts, incidents = watch.counts, watch.incidents
+    parts = (counts["rows"], watch.last_time, watch.is_quiet, incidents.n_incidents, len(incidents.unseen))
+    return " ".join(map(str, parts))
+
+
 def state_of(watch, outboxes=()):
     """All that the page shows but trends, as JSON has it."""
     incidents, quiet = list(watch.incidents.known.values()), watch.is_quiet
@@ -193,6 +205,7 @@ def state_of(watch, outboxes=()):
         return "alarm" if unit in running else "unseen" if unit in unseen else "ok"
 
     return {
+        "mark": mark_of(watch),
         **health_of(watch),
         "summary": summary(watch),
         "quiet": quiet,

@@ -18,7 +18,7 @@ from ... import inspection
 from ...estimators._stream_batches import say_and_go_on
 from ...saving import ModelFileError, load
 from ...streams.clock import Clock
-from .batches import as_frame, as_record
+from ...streams.records import as_frame, as_record
 from .events import Incidents
 
 _KEPT_EVERY = 60.0  # seconds until the state is kept again, where rows came
@@ -251,10 +251,7 @@ class Watch:
             self._try_again()
         new = self.counts["rows"] - self._rows_kept
         if new >= _KEPT_ROWS or (new and time.monotonic() - self._kept_at >= _KEPT_EVERY):
-            if not self.clock.holds:
-                self.keep()
-            else:
-                self._kept_at = time.monotonic() - _KEPT_EVERY / 2
+            self.keep()
 
     def _see(self, name, by, comment, when):
         """Take note that somebody has seen an incident; whether there is one of that name."""

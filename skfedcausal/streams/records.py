@@ -1,9 +1,12 @@
-"""Batches as records of the journal, and back."""
+"""Batches as records of a journal, which JSON has, and back."""
 
 import numpy as np
 import pandas as pd
 
-from ...streams.clock import microseconds
+
+def microseconds(index):
+    """Times as microseconds since 1970."""
+    return index.asi8 if index.unit == "us" else index.as_unit("us").asi8
 
 
 def as_record(frame):
