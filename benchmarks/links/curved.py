@@ -36,7 +36,7 @@ MEANS, SLOW = "Means over kinds", "Slow methods at few rows"
 NOTES = {
     MEANS: "Every kind counts alike.",
     SLOW: "PCMCI with Gaussian processes and distance correlation (GPDC) or nearest neighbours (CMIknn, 100 "
-    "permutations), one lag, on one record of each of a few kinds. 100 permutations are too few for Holm's rule: "
+    "permutations), one lag, on one record of 250 rows. 100 permutations are too few for Holm's rule: "
     "CMIknn decides every pair at 5 %.",
 }
 PERMUTED = {"sig_samples": 100, "sig_blocklength": 1}
