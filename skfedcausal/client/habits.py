@@ -14,6 +14,7 @@ from ..statespace.episodes import episodes
 
 _MARGIN = 3  # times as many repetitions as ever in nominal operation before a value is held
 _LEAST = 2  # repetitions beyond these, from which on a value is held
+_TOGETHER = 8  # repetitions of all columns at once that coarser logs hardly have
 _FINE = 0.03  # share of a column's change from row to row below which decimals do not matter
 CHANGED, HELD, ALL_HELD = range(3)  # what the three bits of a row say
 N_BITS = 3
@@ -75,9 +76,10 @@ class Habits:
             count[start:stop] = _repetitions(moving[start:stop], *last)
         held = count >= self.allowed
         if held.any():
+            together = (held & (count >= _TOGETHER)).all(axis=1)
             held &= self._is_fine(moving, self.step) & (self._is_fine(moving, self.step / 10) | (count >= self.coarse))
             bits[:, HELD] = held.any(axis=1)
-            bits[:, ALL_HELD] = held.all(axis=1) & (held.shape[1] > 1)
+            bits[:, ALL_HELD] = (held.all(axis=1) | together) & (held.shape[1] > 1)
         after = None if not len(Y) else (moving[-1], count[-1])
         return (bits if bits.any() else None), after
 

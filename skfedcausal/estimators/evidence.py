@@ -22,7 +22,7 @@ class Evidence(ParameterGroup):
         "energy" counts in how many steps and for how long a unit surprises (best in closed loops), "shift"
         is the likelihood ratio of a fault that stays (best for small steady faults). "both" shares the
         budget between them; the one with more evidence for a fault names the root. Half of the budget is for means and
-        spreads over windows of up to 96 rows, where these span eight hours and nominal records have 960 rows.
+        spreads over windows of up to 96 rows, of nominal records of 960 rows or more.
     prior : dict or array-like, default=None
         Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
     percentile : float, default=95.0

@@ -93,6 +93,16 @@ def test_a_record_of_hardly_enough_digits_may_repeat_as_often_as_the_nominal_one
     assert np.flatnonzero(bits[:, HELD]).tolist() == [*range(30 + 2 + 3 * 3, 46)]
 
 
+@pytest.mark.parametrize("value", [0.0, 2.0])
+def test_a_unit_whose_columns_all_stand_at_a_round_value_is_held(value):
+    """One of them may have been logged with fewer digits."""
+    habits, Y = Habits.learn(record()[:, :2], (0,)), record(50, 1)[:, :2]
+    Y[10:30, 0] = Y[35:, :] = value
+    bits, _ = habits.events(Y, (0,))
+    assert np.flatnonzero(bits[:, ALL_HELD]).tolist() == [*range(35 + 8, 50)]
+    assert not bits[:, HELD].any()
+
+
 @pytest.mark.parametrize("kind", ["sensor freeze", "unit held"])
 def test_the_unit_that_holds_its_values_is_the_root(kind):
     settings = {"n_units": 4, "plant_state": 4}

@@ -49,7 +49,7 @@ class RootCauseServer:
 
     `statistic` is "both", "energy" or "shift", `run_length` the wanted number of steps between false alarms,
     all units and statistics together, `prior`, (n_units,), the prior probability of each unit being the root,
-    and `rng` a RandomState. What lasts is watched where its windows are `long`.
+    and `rng` a RandomState.
     """
 
     new_state = StreamState
@@ -60,9 +60,9 @@ class RootCauseServer:
     slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
-    def __init__(self, statistic, run_length, prior, rng, long=False):
+    def __init__(self, statistic, run_length, prior, rng):
         self.statistics = STATISTICS[statistic]
-        self.run_length, self.prior, self._rng, self.long = run_length, prior, rng, long
+        self.run_length, self.prior, self._rng = run_length, prior, rng
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -86,8 +86,8 @@ class RootCauseServer:
         self._n_known, self.campaigns, self.visited = len(rows.x), (), ()
         if self._response is None and len(rows.x) == record.n_samples:
             self.visited = visited(rows.x, rows.starts)
-        self._outside_dims = np.round(rows.distance.mean(axis=0))
-        self.dims = self.state_dims + self._outside_dims
+        self.outside_dims = np.round(rows.distance.mean(axis=0))
+        self.dims = self.state_dims + self.outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
         learned = learned_plant(plant, rows, self.slices, in_blocks=self._response is None)
         self.is_whole = learned.is_whole
@@ -101,8 +101,7 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
-        watched = self.is_whole and self.long
-        self.slow = SlowWatch.learn(rows, self.slices, _SHARES * self.run_length) if watched else None
+        self.slow = SlowWatch.learn(rows, self.slices, _SHARES * self.run_length) if self.is_whole else None
         run_length = self.run_length if self.slow is None else _SHARES * self.run_length
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
         self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length, self._rng)
@@ -118,18 +117,18 @@ class RootCauseServer:
         self.usual_inside = np.concatenate(inside).mean(axis=0)
         self._off_subspace = OffSubspace(rows.x, rows.distance, self.slices)
         outside = list(map(self._off_subspace.relative, rows.held_out(rows.x), distance))
-        share = self._outside_dims / self.dims
+        share = self.outside_dims / self.dims
         whole = [(1 - share) * q / self.usual_inside + share * g for q, g in zip(inside, outside, strict=True)]
         rest, shift = learned.usual_windows(self.slices, self.levels.shift_excess(self.run_length))
         nominal = Nominal(
             self.dims,
-            self._outside_dims,
+            self.outside_dims,
             leverage=None,
             n_rows=len(rows.x),
             rest=rest,
             shift=shift,
             energy=scale_dispersion(whole, self.dims, HORIZON),
-            off_subspace=scale_dispersion(outside, self._outside_dims, HORIZON),
+            off_subspace=scale_dispersion(outside, self.outside_dims, HORIZON),
         )
         limits = [self.levels.thresholds[name] for name in self.statistics]
         self.posterior = learned.posterior(self.slices, self.prior, nominal, limits)
@@ -255,10 +254,11 @@ class RootCauseServer:
         scaled /= np.sqrt(spread)
         levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, away.doubt)
         levels /= point.spread
-        rare = np.zeros((record.n_samples, 0, len(self.names)))
+        rare, states = np.zeros((record.n_samples, 0, len(self.names))), found.states - point.states
+        states = np.where(found.present.repeat(self.state_dims, axis=1), states, 0.0)
         if self.slow is not None:
-            level = point.campaign_level(self.model.innovation_cov)
-            slow, rare, state.slow = self.slow.rows(found.states - level, distance, found.present, state.slow)
+            seen = states - state.drifting.states, distance / state.drifting.off, found.present
+            slow, rare, state.slow = self.slow.rows(*seen, state.slow, point.n_rows)
             levels = np.concatenate([levels, slow[:, None]], axis=1)
         first, state.position = state.position, state.position + record.n_samples
         events = event_codes(messages, self.names, record.n_samples)
@@ -270,6 +270,7 @@ class RootCauseServer:
             first,
             scaled=scaled,
             predicted=found.predicted - point.predicted,
+            states=states,
             surprise=surprise,
             given_others=np.log1p(found.given_others / point.given / spread / self._usual),
             surplus=(found.given_others - distance) / point.given / spread / self.usual_inside,
@@ -329,7 +330,7 @@ class RootCauseServer:
         root = int(verdict.probability.argmax())
         white = since.errors @ self.monitor.energy.given_root[:, self.slices[root]]
         surplus, outside = since.surplus[:, root], since.outside[:, root]
-        last = begin + fault_end(white, surplus, outside, self.dims[root], self._outside_dims[root])
+        last = begin + fault_end(white, surplus, outside, self.dims[root], self.outside_dims[root])
         noticed = begin + np.flatnonzero(since.events[:, root])
         if verdict.statistic == SLOW:
             last = incident.last
@@ -500,7 +501,7 @@ class RootCauseServer:
 
     def _disturbed(self, rows):
         """Units that may be a root and surprise beyond chance in some rows, all of these together."""
-        surplus, dims = rows.surplus.mean(axis=0), self.dims - self._outside_dims
+        surplus, dims = rows.surplus.mean(axis=0), self.dims - self.outside_dims
         return (log_scale_factor(surplus, dims, len(rows.surplus)) > 0) & (self.prior > 0)
 
     def _certainty(self, root, absent):

@@ -35,7 +35,7 @@ class Evidence(NamedTuple):
     """Consecutive rows of an episode as incidents are judged by them.
 
     first : position of the first row
-    scaled, predicted : scaled Kalman innovations and predicted states, (n_rows, n)
+    scaled, predicted, states : scaled Kalman innovations, predicted states and states as measured, (n_rows, n)
     surprise : log surprise of each unit on its own over its nominal mean, (n_rows, n_units), like the rest
     given_others : log surprise given the other units' innovations of the same step
     surplus : surprise of the states given the other units, over its nominal mean
@@ -54,6 +54,7 @@ class Evidence(NamedTuple):
     first: int
     scaled: np.ndarray
     predicted: np.ndarray
+    states: np.ndarray
     surprise: np.ndarray
     given_others: np.ndarray
     surplus: np.ndarray
@@ -85,7 +86,7 @@ class Evidence(NamedTuple):
 
     def of_units(self, units, states, weight):
         """The rows of some units and their states alone, scaled by what errors of these weigh, (n, n)."""
-        by_state, by_unit = ("errors", "predicted", "scaled"), dict.fromkeys(_BY_UNIT, units)
+        by_state, by_unit = ("errors", "predicted", "states", "scaled"), dict.fromkeys(_BY_UNIT, units)
         series = zip(self._fields[1:], self[1:], strict=True)
         places = by_unit | dict.fromkeys(by_state, states)
         part = {name: rows[..., places[name]] if name in places else rows for name, rows in series}

@@ -211,10 +211,13 @@ class Window:
             loudness.append((known.mean(axis=0), known.std(axis=0) + 1e-3))
         return cls(others, spreads, tuple(loudness))
 
-    def statistics(self, means, sums):
-        """Statistics of each piece, (n_pieces, 8, n + n_units), NaN where there is no mean."""
+    def statistics(self, means, sums, doubt=1.0):
+        """Statistics of each piece, (n_pieces, 8, n + n_units), NaN where there is no mean.
+
+        Means vary by `doubt` times the nominal variance where what they are beyond is known from few rows.
+        """
         kinds = means.own, means.states, means.states - means.states @ self.others, means.given
-        found = [spread.squares(series, sums) for spread, series in zip(self.spreads, kinds, strict=True)]
+        found = [spread.squares(series, sums) / doubt for spread, series in zip(self.spreads, kinds, strict=True)]
         for (mean, size), squares in zip(self.loudness, (means.own_squares, means.given_squares), strict=True):
             louder = (_loudness(squares, sums) - mean) / size
             found += [louder, -louder]
@@ -264,10 +267,16 @@ class LastingModel:
         blocks = len(self.windows) * len(_OF_STATISTIC)
         return (2 * np.arange(blocks)[:, None] + pair).reshape(-1)
 
-    def statistics(self, pieces, counts, n_before):
-        """Statistics of the pieces after the first `n_before`, (n_pieces, n_statistics), far down without rows."""
+    def statistics(self, pieces, counts, n_before, n_known=np.inf):
+        """Statistics of the pieces after the first `n_before`, (n_pieces, n_statistics), far down without rows.
+
+        Of states beyond a mean that is known from `n_known` rows.
+        """
         sums, means = self.sums, window_means(pieces, counts, n_before, self.n_rows)
-        found = [window.statistics(one, sums) for window, one in zip(self.windows, means, strict=True)]
+        doubts = [1 + clock / n_known for clock in CLOCKS]
+        found = [
+            window.statistics(one, sums, doubt) for window, one, doubt in zip(self.windows, means, doubts, strict=True)
+        ]
         return np.nan_to_num(np.concatenate(found, axis=1), nan=NOTHING).reshape(len(pieces) - n_before, -1)
 
     def by_kind(self, rare):

@@ -7,6 +7,7 @@ followed in the same way before it is an alarm, and a plant that goes back where
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import chi2, f
@@ -29,7 +30,8 @@ _GAIN = 0.5  # of a block's mean in the mean that is followed
 _MOVES = 2.0  # from which on `slow` may mean that the level of the nominal record itself moves
 _TOLD = 0.5  # standard deviations of a unit's errors by which its level has moved at least when that is told
 _CHANCE = 0.01  # of a move as far as that by the levels of nominal blocks, where these are few, and of one that moves
-_MEANS = "errors", "scaled", "predicted"
+_MEANS = "errors", "scaled", "predicted", "states"
+_CLEARLY = 2.0  # times its expectation that the square of a mean is at least for a share of it to be no chance
 _NATS = 6.0  # of log likelihood that one operating point has to be ahead of another
 
 
@@ -37,7 +39,8 @@ _NATS = 6.0  # of log likelihood that one operating point has to be ahead of ano
 class OperatingPoint:
     """What the plant shows beyond the nominal operating point.
 
-    errors, scaled, predicted : means of the errors of prediction, the scaled innovations and the predicted states, (n,)
+    errors, scaled, predicted, states : means of the errors of prediction, the scaled innovations, the predicted states
+        and the states as measured, (n,)
     own, given, outside, whole : factors, at least one, of the surprises on its own and given the others, of what
         states do not explain of the off-subspace numbers, and of these themselves, (n_units,)
     lasting : first alarms of the incidents that last there
@@ -50,6 +53,7 @@ class OperatingPoint:
     errors: np.ndarray
     scaled: np.ndarray
     predicted: np.ndarray
+    states: np.ndarray
     own: np.ndarray
     given: np.ndarray
     outside: np.ndarray
@@ -64,15 +68,12 @@ class OperatingPoint:
     def nominal(cls, n_states, n_units):
         """The operating point of the nominal record."""
         zeros, ones = np.zeros(n_states), np.ones(n_units)
-        return cls(zeros, zeros, zeros, ones, ones, ones, ones)
+        return cls(zeros, zeros, zeros, zeros, ones, ones, ones, ones)
 
-    def moved(self, errors, scaled, **changes):
-        """The operating point with other means."""
-        return replace(self, errors=self.errors + errors, scaled=self.scaled + scaled, **changes)
-
-    def campaign_level(self, innovation_cov):
-        """Mean of the states there, (n,), of a campaign; of what came to stay zero, which is no reason to forget it."""
-        return self.predicted + innovation_cov @ self.scaled if self.campaign else np.zeros_like(self.scaled)
+    def moved(self, errors, scaled, states=0.0, **changes):
+        """The operating point with other means, by what they moved."""
+        means = {"errors": self.errors + errors, "scaled": self.scaled + scaled, "states": self.states + states}
+        return replace(self, **means, **changes)
 
     @property
     def spread(self):
@@ -89,19 +90,21 @@ class OperatingPoint:
         """Whether more rows would make it much better known."""
         return self.n_rows < _ENOUGH
 
-    def better_known(self, errors, scaled):
+    def better_known(self, *means):
         """The operating point with the means of a block of further rows beyond it taken in."""
         share = FOLLOWED / (self.n_rows + FOLLOWED)
-        return self.moved(share * errors, share * scaled, n_rows=self.n_rows + FOLLOWED)
+        return self.moved(*(share * mean for mean in means), n_rows=self.n_rows + FOLLOWED)
 
-    def followed(self, errors, scaled, whole, outside, n_rows, moves):
+    def followed(self, means, whole, outside, n_rows, moves):
         """The operating point after a drift, from what was followed beyond it, which is worth so many rows.
 
-        Where the level `moves` by itself it is not better known by later rows.
+        Where the level `moves` by itself it is not better known by later rows, and nominal states move as far.
         """
+        errors, scaled, states = means
         factors = {"whole": np.maximum(1.0, self.whole * whole), "outside": np.maximum(1.0, self.outside * outside)}
         known = (np.inf, n_rows) if moves else (n_rows, np.inf)
-        return self.moved(errors, scaled, **factors, n_rows=known[0], followed_rows=known[1])
+        states = 0.0 if moves else states
+        return self.moved(errors, scaled, states, **factors, n_rows=known[0], followed_rows=known[1])
 
     def only(self, units, slices, other):
         """This operating point in some units (bool), another one in the rest."""
@@ -150,8 +153,25 @@ class Level:
 
     def drifted(self, mean, n_rows, dims):
         """Whether a followed mean, worth so many rows, is beyond what chance makes of it."""
-        square = self._energy.own(mean[None])[0] / (1 / n_rows + self._known)
-        return self.moves or bool((square > chi2.isf(_DRIFTED, dims)).any())
+        return self.moves or bool((self._squares(mean, n_rows) > chi2.isf(_DRIFTED, dims)).any())
+
+    def drifting(self, means, off, n_rows, dims, outside_dims):
+        """:class:`Drifting` by followed means, worth so many rows, and off-subspace numbers over usual ones.
+
+        Of these what is no chance, by James and Stein's shrinkage. Nothing where the level moves by itself: that is
+        what nominal means over long windows are like.
+        """
+        if self.moves:
+            return Drifting()
+        errors, _, states = means
+        share = _no_chance(self._squares(errors, n_rows), dims)
+        return Drifting(
+            share.repeat(dims) * states, 1 + _no_chance(n_rows * outside_dims / 2 * (off - 1) ** 2) * (off - 1)
+        )
+
+    def _squares(self, mean, n_rows):
+        """Squared length of each unit's followed mean, (n_units,), nominally chi-square."""
+        return self._energy.own(mean[None])[0] / (1 / n_rows + self._known)
 
     def size(self, moved):
         """How far the level of each unit has moved in all, over what is told, (n_units,)."""
@@ -188,15 +208,27 @@ class Level:
         return max(found, key=lambda one: one[:2])[-1] if found else None
 
 
+class Drifting(NamedTuple):
+    """How far states (n,) are beyond the operating point, and off-subspace numbers over those there, (n_units,)."""
+
+    states: np.ndarray | float = 0.0
+    off: np.ndarray | float = 1.0
+
+
+def _no_chance(squares, expected=1):
+    """Share of means that is no chance, from their squares and what these are expected to be by chance."""
+    return np.maximum(1 - _CLEARLY * expected / np.maximum(squares, 1e-300), 0.0)
+
+
 @dataclass
 class Followed:
     """Sums over the rows since the last look for drift, and the means of the looks before it.
 
-    Of errors, scaled innovations, off-subspace numbers and these over what states let expect.
+    Of errors, scaled innovations, states, off-subspace numbers and these over what states let expect.
     """
 
     count: int = 0
-    sums: tuple = (0.0, 0.0, 0.0, 0.0)
+    sums: tuple = (0.0,) * 5
     before: tuple | None = None
     worth: float = np.inf  # rows that the means before are worth
 
@@ -206,7 +238,7 @@ class Followed:
         if n_quiet == 0:
             return
         self.count += n_quiet
-        series = rows.errors, rows.scaled, rows.distance, rows.outside
+        series = rows.errors, rows.scaled, rows.states, rows.distance, rows.outside
         sums = [values[0] if len(values) == 1 else quiet @ values for values in series]
         self.sums = tuple([total + more for total, more in zip(self.sums, sums, strict=True)])
 

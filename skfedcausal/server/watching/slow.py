@@ -30,7 +30,6 @@ def _places(*kinds):
 
 SLOW = "slow"  # name of the statistic
 DAY = max(CLOCKS)  # rows that are looked back at for what stood high before
-_SHIFT_OF_WORK = 8 * 3600.0  # seconds
 _LEAST_DAY, _BEFORE = 48, 24  # rows of it that have to be there, and that may be of the alarm itself
 _FOLDS = 6
 _ROWS_EACH, _LONGEST_PIECE, _MOST_PIECES = 8, 16, 6000  # rows of a piece, more where a record had more pieces
@@ -60,14 +59,6 @@ _SURE, _NAMED = 0.8, 0.9  # probability from which what lasts names a root, and 
 QUIET = "quieter"
 _NAMES = {SHIFT: "level", GIVEN: "level", NEWS: "level", LOUDER: "louder", lasting.LOUDER_GIVEN: "louder"}
 _NAMES |= {QUIETER: QUIET, lasting.QUIETER_GIVEN: QUIET}
-
-
-def spans_a_shift(period):
-    """Whether the longest window is that long, so that surprises of some rows are not about the same thing.
-
-    Of rows a `period` apart, a Timedelta; None of rows without times, which nothing says that of.
-    """
-    return period is not None and DAY * period.total_seconds() >= _SHIFT_OF_WORK
 
 
 class SlowState(NamedTuple):
@@ -146,11 +137,11 @@ class SlowWatch:
         known = (rare > ABSENT) & (self.model.n_rows * n_there >= _LEAST_DAY)
         return np.where(known, rare - np.maximum(_STOOD * stood - _FREE, 0.0), ABSENT)
 
-    def rows(self, x, distance, present, state):
+    def rows(self, x, distance, present, state, n_known=np.inf):
         """Alarm levels (n_rows, n_units) and return periods (n_rows, N_KINDS, n_units) of the next rows of an episode.
 
-        From states (n_rows, n), off-subspace numbers and whether units are there, (n_rows, n_units); with the state
-        after them. Both are those after the last piece that is whole.
+        From states (n_rows, n) beyond their mean, known from `n_known` rows, off-subspace numbers and whether units are
+        there, (n_rows, n_units); with the state after them. Both are those after the last piece that is whole.
         """
         model, n_rows, kept = self.model, self.model.n_rows, DAY // self.model.n_rows
         there = self.coordinates.there(present)
@@ -169,7 +160,7 @@ class SlowWatch:
             series = np.where(whole_past[:, None], series, np.nan)
         sums, counts = lasting.piece_sums(series, n_rows)
         pieces, all_counts = np.concatenate([state.pieces, sums]), np.concatenate([state.counts, counts])
-        rare = model.by_kind(self.rarity.of(model.statistics(pieces, all_counts, len(state.pieces))))
+        rare = model.by_kind(self.rarity.of(model.statistics(pieces, all_counts, len(state.pieces), n_known)))
         level = self.news(rare, state.rare)[:, _ALARMING].max(axis=1)
         levels, alarms = state.alarms.after(level, self.threshold, n_rows)
         levels = np.concatenate([state.alarms.level[None], levels])

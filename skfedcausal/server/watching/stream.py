@@ -10,7 +10,8 @@ from .evidence import Evidence
 from .incidents import HORIZON, LOOKBACK, SWITCH, Incident, Verdict, follow
 from .inputs import FORESEEN, LEARNED
 from .monitor import MonitorState
-from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
+from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Drifting, Followed, OperatingPoint
+from .rarity import ABSENT
 from .slow import SLOW, USUAL, strongest
 from .thresholds import GAP
 
@@ -44,6 +45,7 @@ class StreamState:
     learning: range | None = None  # rows without alarms, from which an operating point is learned
     noticing: np.ndarray | int = 0  # for how many rows each unit has been noticing something
     drift: np.ndarray | float = 0.0  # of the level, followed since it was last told
+    drifting: Drifting = field(default_factory=Drifting)  # what is followed so far, for what lasts
     to_learn: list | None = None  # messages about rows at another operating point, to learn from
     own: Any = None  # the server that learned from them, which goes on
 
@@ -128,7 +130,8 @@ class Standing(NamedTuple):
 
     def usual_rows(self, rows):
         """Whether its evidence was as usual in each row and in those of a pause before it."""
-        usual = rows.rare[:, self.kind, self.unit] < USUAL
+        rare = rows.rare[:, self.kind, self.unit]
+        usual = (rare < USUAL) & (rare > ABSENT)
         return np.convolve(usual, np.ones(GAP), mode="full")[: len(usual)] >= GAP
 
 
@@ -140,10 +143,10 @@ def _standing(rows, new, closed, state):
         if not len(ends):
             standing.append(one)
             continue
-        end = new.first + int(ends[0])
-        end = max(end - GAP + 1, one.incident.verdict.last)
-        one.incident.verdict = replace(one.incident.verdict, settled=False, end=end)
-        changed.append(one.incident)
+        incident, end = one.incident, new.first + int(ends[0])
+        end = max(end - GAP + 1, incident.verdict.last) if incident.after is None else incident.verdict.end
+        incident.verdict = replace(incident.verdict, settled=False, end=end)
+        changed.append(incident)
     for incident in closed:
         if incident.verdict.statistic == SLOW and incident.detected >= rows.first:
             unit = int(incident.verdict.probability.argmax())
@@ -267,9 +270,9 @@ def settled(server, rows, point, n_rows=SETTLING):
         "whole": point.whole * rows.distance.mean(axis=0) / server.usual_distance,
     }
     factors = {name: np.maximum(1.0, value) for name, value in seen.items()}
-    predicted = point.predicted + rows.predicted.mean(axis=0)
+    factors["predicted"] = point.predicted + rows.predicted.mean(axis=0)
     known = {"n_rows": len(rows.errors), "followed_rows": np.inf}
-    return point.moved(errors, scaled, **factors, predicted=predicted, **known, campaign=False)
+    return point.moved(errors, scaled, rows.states.mean(axis=0), **factors, **known, campaign=False)
 
 
 def _end_open(state):
@@ -356,10 +359,9 @@ def _move(point, state):
         del state.known[forgettable[0]]
     state.forget_rows()
     _forget_before(state.incidents)
-    if point.campaign or state.point.campaign:
-        state.slow = None  # its means are of rows at the other level
+    state.slow = None  # its means are of rows at the other level
     state.point, state.averages, state.incidents = point, None, []
-    state.followed, state.drift = Followed(), 0.0
+    state.followed, state.drift, state.drifting = Followed(), 0.0, Drifting()
 
 
 def _drifted(server, state):
@@ -368,20 +370,29 @@ def _drifted(server, state):
     if followed.count < FOLLOWED // 2:
         state.followed = Followed()
         return None
-    errors, scaled, distance, outside = followed.means()
+    *means, distance, outside = followed.means()
+    if server.slow is not None and not state.standing:
+        off = np.where(distance > 0, distance / server.usual_distance, 1.0)
+        state.drifting = server.level.drifting(means, off, followed.n_rows, server.state_dims, server.outside_dims)
     if point.is_new:
-        return point.better_known(errors, scaled)
-    if not server.level.drifted(errors, followed.n_rows, server.state_dims):
+        better = point.better_known(*means)
+        left = (1 - FOLLOWED / better.n_rows) * state.drifting.states
+        state.drifting = state.drifting._replace(states=left)
+        return better
+    if not server.level.drifted(means[0], followed.n_rows, server.state_dims):
         state.followed = followed.next()
         return None
     whole = distance / server.usual_distance
-    return point.followed(errors, scaled, whole, outside, followed.n_rows, server.level.moves)
+    if state.standing:  # what lasts is a fault that was told, and no drift
+        means = *means[:2], np.zeros_like(means[2])
+    return point.followed(means, whole, outside, followed.n_rows, server.level.moves)
 
 
 def _after_drift(server, point, state):
     """Go on at the level that was followed; the incident by which a drift is told."""
     known = state.point.is_new and np.ndim(state.drift) == 0  # a settled level that is better known has not moved
     moved = 0.0 if known else point.errors - state.point.errors
+    state.drifting = state.drifting if state.point.is_new else Drifting()
     state.point, state.followed, state.drift = point, Followed(), state.drift + moved
     if np.ndim(state.drift) == 0:
         return []

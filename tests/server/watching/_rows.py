@@ -10,6 +10,7 @@ def evidence(n_rows, n_units, n_states=1, *, first=0, n_statistics=1, **series):
     quiet = {
         "scaled": np.zeros((n_rows, n_states)),
         "predicted": np.zeros((n_rows, n_states)),
+        "states": np.zeros((n_rows, n_states)),
         "surprise": np.zeros((n_rows, n_units)),
         "given_others": np.zeros((n_rows, n_units)),
         "surplus": np.ones((n_rows, n_units)),

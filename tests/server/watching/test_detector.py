@@ -55,7 +55,7 @@ def plant():
 def fitted(plant, statistic="both", run_length=200.0):
     _, messages, server = plant
     prior = np.array([0.5, 0.3, 0.2])
-    watch = RootCauseServer(statistic, run_length, prior, np.random.RandomState(0), long=True)
+    watch = RootCauseServer(statistic, run_length, prior, np.random.RandomState(0))
     return watch.fit(server, messages)
 
 
@@ -243,7 +243,7 @@ def hand_made(levels, statistics=("shift",), **series):
     whole = evidence(len(levels), 2, levels=np.asarray(levels)[:, None, None] * np.ones((1, len(statistics), 2)))
     detector.evidence = lambda messages, state: _next(whole._replace(**series), messages["both"], state)
     detector.slices, detector.dims, detector.state_dims = (slice(0, 1), slice(1, 2)), np.ones(2), np.ones(2)
-    detector._outside_dims, detector.usual_distance = np.zeros(2), np.ones(2)
+    detector.outside_dims, detector.usual_distance = np.zeros(2), np.ones(2)
     energy = ConditionalEnergy(np.eye(1), (slice(0, 1),))
     detector.monitor = SimpleNamespace(energy=SimpleNamespace(given_root=np.zeros((1, 2))))
     detector.level = Level(energy, 1.0, 1000, 8, np.ones(1))
@@ -359,7 +359,7 @@ class Deciding:
         limits = {name: thresholds[name] for name in statistics}
         relative = {"relative": lambda levels: (levels / np.array([*limits.values()])[:, None]).max(axis=1)}
         detector.levels = SimpleNamespace(thresholds=limits, **relative)
-        detector.dims, detector._outside_dims = np.full(3, 6), np.full(3, 2)
+        detector.dims, detector.outside_dims = np.full(3, 6), np.full(3, 2)
         self.windows, self.revised = [], []
         detector.posterior = SimpleNamespace(from_energy=lambda rows: self._asked(rows, energy), is_far=is_far)
         detector._onset_rule = SimpleNamespace(revised=self._revised)

@@ -46,7 +46,7 @@ def test_the_first_block_after_a_start_hardly_ever_is_a_drift(level):
 def test_a_level_that_was_followed_is_known_from_few_rows():
     """Alarms are that much rarer there until more rows came."""
     point = OperatingPoint.nominal(6, 2)
-    moved = point.followed(np.ones(6), np.ones(6), np.ones(2), np.ones(2), 120, moves=False)
+    moved = point.followed(np.ones((3, 6)), np.ones(2), np.ones(2), 120, moves=False)
     assert point.spread == 1.0
     assert moved.is_new
     assert moved.spread == pytest.approx(np.sqrt(1 + 39 / 120))
@@ -57,8 +57,24 @@ def test_a_level_that_was_followed_is_known_from_few_rows():
 
 def test_a_level_that_moves_by_itself_is_known_from_the_rows_that_were_followed():
     """Alarms are as rare as before: thresholds were learned from a record whose level moves."""
-    moved = OperatingPoint.nominal(6, 2).followed(np.ones(6), np.ones(6), np.ones(2), np.ones(2), 120, moves=True)
+    moved = OperatingPoint.nominal(6, 2).followed(np.ones((3, 6)), np.ones(2), np.ones(2), 120, moves=True)
     assert (moved.spread, moved.is_new, moved.level_rows) == (1.0, False, 120)
+
+
+def test_a_drift_is_followed_for_what_lasts_before_it_is_told(level):
+    """And hardly anything of what chance makes."""
+    rng, nothing = np.random.default_rng(2), np.ones(2)
+    found = [
+        level.drifting((mean, mean, mean), nothing, FOLLOWED, DIMS, nothing).states / mean
+        for mean in rng.standard_normal((500, 6)) / np.sqrt(FOLLOWED)
+    ]
+    assert np.mean(found) < 0.1
+    mean = np.array([0.3, *np.zeros(5)])
+    assert not level.drifted(mean, FOLLOWED, DIMS)
+    followed = level.drifting((mean, mean, mean), 1 + 0.3 * nothing, FOLLOWED, DIMS, 5 * nothing)
+    assert 0.3 * 0.4 < followed.states[0] < 0.3
+    assert (followed.off > 1.2).all()
+    assert (followed.off < 1.3).all()
 
 
 @pytest.mark.parametrize("dims", [np.ones(8, dtype=int), np.full(6, 2), np.full(20, 3)])
