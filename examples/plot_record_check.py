@@ -17,6 +17,8 @@ stands still reads zero as well.
 import os
 from pathlib import Path
 
+import pandas as pd
+
 from skfedcausal import check_plant
 from skfedcausal.datasets import load_batadal, make_fault_plant
 from skfedcausal.displays import TrendDisplay
@@ -26,7 +28,14 @@ if folder.is_dir():
     X = load_batadal(folder, "train_attacks").data
 else:
     print(f"There is no {folder.resolve()}: simulated plant instead.")
-    X = make_fault_plant(fault="sensor freeze", random_state=0).data
+    units = make_fault_plant(fault="sensor freeze", random_state=0).data
+    X = pd.concat(
+        [
+            pd.DataFrame(Y).add_prefix(f"{name}__x")
+            for name, Y in units.items()
+        ],
+        axis=1,
+    )
 
 # %%
 check = check_plant(X)

@@ -43,10 +43,9 @@ units = list(detector.client_names_)
 belief = np.full((len(records), len(units)), np.nan)
 truth = []
 for row, record in enumerate(records.values()):
-    X = record.data.reset_index(drop=True)
     first = int((record.target != "").argmax())
     truth.append(record.target[first])
-    incidents = detector.incidents(X)
+    incidents = detector.incidents(record.data)
     later = incidents[incidents["detected"] >= first]
     if len(later):
         ranking = dict(later.iloc[0]["ranking"])

@@ -38,11 +38,10 @@ print(incidents[["start", "detected", "root", "probability"]].head(8))
 # %%
 # The strongest incident while an attack runs: who was in alarm, and in what
 # order.
-levels = detector.transform(later.data)
-rows = later.data.index.get_indexer(incidents["detected"])
-during = incidents[[later.target[row] != "" for row in rows]]
-peaks = levels.max(axis=1)
-chosen = during if len(during) else incidents
-place = later.data.index.get_indexer(chosen["detected"])
-strongest = chosen.iloc[peaks[place].argmax()]
+levels = detector.transform(later.data).max(axis=1)
+rows = incidents["detected"].to_numpy()
+if folder.is_dir():
+    rows = later.data.index.get_indexer(incidents["detected"])
+score = levels[rows] * (later.target[rows] != "")
+strongest = incidents.iloc[score.argmax()]
 IncidentDisplay.from_detector(detector, later.data, strongest)

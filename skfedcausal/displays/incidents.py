@@ -272,7 +272,7 @@ class TagDisplay(Display):
     >>> faulty["unit2"][200:, 1] += 5 * faulty["unit2"][:, 1].std()
     >>> detector = FederatedRCADetector().fit({name: Y[:2600] for name, Y in X.items()})
     >>> incident = detector.incidents(faulty).query("detected >= 200").iloc[0]
-    >>> TagDisplay.from_detector(detector, faulty, incident).ax_.get_ylabel()
+    >>> TagDisplay.from_detector(detector, faulty, incident).ax_.get_title(loc="left")
     'unit2__x1'
     """
 

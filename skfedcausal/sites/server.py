@@ -143,6 +143,8 @@ class ServerSettings:
 
     def _write(self, estimator, effects, incidents, more):
         """Write what was learned: tables as CSV, matrices as one NPZ, a summary as JSON."""
+        from ..reports import plant_page  # matplotlib is optional
+
         out = self.results
         out.mkdir(parents=True, exist_ok=True)
         np.savez(out / "plant.npz", **_matrices(estimator))
@@ -158,6 +160,9 @@ class ServerSettings:
             tables["links"] = shown = estimator.links_
             shown = shown[shown["verdict"] == "influence"] if "verdict" in shown else shown
             links = shown[["cause", "effect", "norm"]].to_dict("records")
+            if not hasattr(estimator, "transfer_function"):  # its page asks the units, which are gone
+                page = plant_page(estimator, f"Run {self.run}: which unit drives which")
+                write_whole(out / "report.html", page.html().encode(), shared=True)
         for name, table in tables.items():
             write_whole(out / f"{name}.csv", csv_bytes(table, index=False), shared=True)
         sums = estimator.communication_

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -87,6 +88,7 @@ def test_a_whole_run_with_real_processes(plant, capsys):
     files = sum(path.stat().st_size for path in plant.glob("exchange/*/outbox/*.packet"))
     assert sum(answer["bytes_up"] for answer in answers) == files
     assert [(link["cause"], link["effect"]) for link in summary["links"]] == [("mill", "kiln")]
+    assert '<p class="lead">mill drives kiln' in Path(f"{summary['results']}/report.html").read_text("utf-8")
     assert main(["verify", str(plant / "mill.toml"), "--html", str(plant / "page.html")]) == 0
     assert "intact" in capsys.readouterr().out
     assert "sufficient statistic" in (plant / "page.html").read_text()
