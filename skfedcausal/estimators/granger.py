@@ -41,7 +41,7 @@ class FederatedGrangerEstimator(PlantEstimator):
     augmenter : LinearAugmenter or RegressorAugmenter, default=None
         How a unit guesses the influence of the others when the server cannot be reached. None stands for
         :class:`LinearAugmenter`.
-    server : LikelihoodServer, GradientServer or SecureSumsServer, default=None
+    server : LikelihoodServer, GradientServer, RegressorServer or SecureSumsServer, default=None
         How the plant is learned. None stands for a :class:`LikelihoodServer` with ``max_time=10``. More time gives
         better forecasts of some plants; units that report at clocks of their own may need it to settle, and a warning
         says so.

@@ -52,6 +52,7 @@ def test_a_product_is_told_of_both_of_its_causes():
     assert (found.loc[[("u2", "u0"), ("u2", "u1")], "verdict"] == "cannot tell").all()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("estimator", [Ridge(), make_pipeline(StandardScaler(), BayesianRidge())], ids=["all", "one"])
 def test_units_without_links_are_called_linked_no_more_often_than_asked(estimator):
     """Thirty records of white news: 180 pairs and not one told, where five in a hundred records may tell one."""

@@ -4,6 +4,9 @@ A regressor that is fitted anew without a cause predicts as well where the cause
 better by what a useless column costs: the difference of the losses is an honest test whatever the regressor is, which
 the change of one fitted regressor under a permuted column is not. How much the cause moves the effect is read from
 differences of the fitted regressor's predictions, its Jacobian, on the same stretches.
+
+A regressor that misses what a unit does may find part of it again in another one that follows the same cause: the test
+says what helps this regressor, which is the link where it predicts about as well as can be.
 """
 
 from dataclasses import dataclass
