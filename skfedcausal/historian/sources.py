@@ -137,7 +137,7 @@ def _workbook(content, place):
     others = [other for other in sheets if other != name and sheets[other]]
     said = (f"left out: sheets {listed(others, 4)}; read is {name!r}",) if others else ()
     found = parsed(text.getvalue(), place.where, place.dialect)
-    return found._replace(said=(*said, *found.said))
+    return Written(found.table, (*said, *found.said), found.measures)
 
 
 def _cell_text(cell):

@@ -190,7 +190,7 @@ class PlantTable:
             said += gridded.said
         check = _checked(table, lengths, whole=not fixes)
         plant = cls(table, lengths, check, _zone(table, tz), tuple(said), left_out, None, measures)
-        return put_right(plant, fixes, rows_found)._with_measures({})
+        return put_right(plant, fixes, rows_found).with_measures({})
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -203,8 +203,18 @@ class PlantTable:
         named = {str(column): measure for column in self.frame if (measure := measure_in(str(column)))}
         return named | {name: word for name, word in (self.given_measures or {}).items() if name in self.frame and word}
 
-    def _with_measures(self, measures):
-        """The table with units of measurement of some columns, which its check tells, too."""
+    def with_measures(self, measures: Mapping[str, str]) -> Self:
+        """The table with units of measurement of some columns, which its check tells, too.
+
+        Parameters
+        ----------
+        measures : dict of str to str
+            Unit of measurement by column, such as ``{"boiler__PT101": "bar"}``; "" takes one away that was given.
+
+        Returns
+        -------
+        PlantTable
+        """
         given = replace(self, given_measures={**(self.given_measures or {}), **measures})
         return replace(given, check=replace(self.check, measures=given.measures))
 
@@ -237,7 +247,7 @@ class PlantTable:
             roles = dict(zip(table["column"], table["role"], strict=True))
             measures = dict(zip(table["column"], table.get("measure", ()), strict=False))
         corrected(self.roles, roles)
-        return replace(self, given_roles={**(self.given_roles or {}), **roles})._with_measures(measures)
+        return replace(self, given_roles={**(self.given_roles or {}), **roles}).with_measures(measures)
 
     def with_rates(self) -> Self:
         """The table with the rise from row to row in place of counters, whose level tells nothing.
@@ -260,7 +270,7 @@ class PlantTable:
         left_out = {**(self.left_out or {}), **dict.fromkeys(coarse, "counts hours or the like")}
         rise = {name: f"{self.measures[name]} per row" for name in fine if name in self.measures}
         changed = replace(self, frame=pd.concat(parts), said=(*self.said, *said), left_out=left_out)
-        return changed._with_measures(rise)
+        return changed.with_measures(rise)
 
     @property
     def step(self) -> Any:
