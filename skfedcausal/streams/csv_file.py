@@ -4,6 +4,7 @@ import csv
 import os
 import time
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -319,17 +320,35 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
             say_and_go_on(f"{int(index.isna().sum())} lines of {path} begin with no time: left out")
             rows = [row for row, missing in zip(rows, index.isna(), strict=True) if not missing]
             index = index[index.notna()]
+    index = None if index is None else index.rename(head.names[at])
+    places = [k for k in range(width) if index_col is None or k != at]
+    names = _names(tuple(head.names[k] for k in places))
+    if not words and (values := _only_numbers(rows, places)) is not None:
+        return pd.DataFrame(values, index=index, columns=names)
     columns, wrong = {}, []
-    for k, name in enumerate(head.names):
-        if index_col is None or k != at:
-            cells = [row[k] for row in rows]
-            columns[k] = [_word(cell) for cell in cells] if name in words else _numbers(cells, comma)
-            if name not in words and any(map(_is_no_number, cells, columns[k])):
-                wrong.append(name)
+    for k in places:
+        cells, name = [row[k] for row in rows], head.names[k]
+        columns[k] = [_word(cell) for cell in cells] if name in words else _numbers(cells, comma)
+        if name not in words and any(map(_is_no_number, cells, columns[k])):
+            wrong.append(name)
     if wrong:
         say_and_go_on(f"{path} has something else than numbers in {listed(wrong)}: taken as missing")
-    frame = pd.DataFrame(columns, index=None if index is None else index.rename(head.names[at]))
-    return frame.set_axis([head.names[k] for k in columns], axis=1)
+    return pd.DataFrame(columns, index=index).set_axis(names, axis=1)
+
+
+@lru_cache(maxsize=8)
+def _names(names):
+    """Names of columns, made once."""
+    return pd.Index(names)
+
+
+def _only_numbers(rows, places):
+    """Cells as a table of finite numbers, None where one is none, which takes a look at each column."""
+    try:
+        values = np.array([[float(row[k]) for k in places] for row in rows], dtype=float)
+    except ValueError:
+        return None
+    return values if values.size and np.isfinite(values).all() else None
 
 
 _MISSING = {"", "nan", "null", "none", "na", "n/a"}
