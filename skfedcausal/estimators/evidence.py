@@ -21,8 +21,9 @@ class Evidence(ParameterGroup):
     statistic : {"both", "energy", "shift"}, default="both"
         "energy" counts in how many steps and for how long a unit surprises (best in closed loops), "shift"
         is the likelihood ratio of a fault that stays (best for small steady faults). "both" shares the
-        budget between them; the one with more evidence for a fault names the root. Half of the budget is for means and
-        spreads over windows of up to 96 rows, of nominal records of 960 rows or more.
+        budget between them; the one with more evidence for a fault names the root. Of nominal records of 960 rows or
+        more, half of the budget (a fifth where 96 rows do not span eight hours) is for means and spreads over windows
+        of up to 96 rows.
     prior : dict or array-like, default=None
         Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
     percentile : float, default=95.0

@@ -40,7 +40,6 @@ _ALARMED = 2.0  # log prior odds that an alarm is of a fault
 _SLIGHT = 0.75  # the same of an alarm of a single row that hardly reaches its threshold
 _AWAITED = 5  # rows after an alarm from which on it may be called slight
 _NAMED = 4.0  # the same of a window that the user names
-_SHARES = 2  # of the budget: one is for what lasts
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -49,7 +48,7 @@ class RootCauseServer:
 
     `statistic` is "both", "energy" or "shift", `run_length` the wanted number of steps between false alarms,
     all units and statistics together, `prior`, (n_units,), the prior probability of each unit being the root,
-    and `rng` a RandomState.
+    `rng` a RandomState, and `share` that of the budget that is for what lasts.
     """
 
     new_state = StreamState
@@ -60,9 +59,9 @@ class RootCauseServer:
     slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
-    def __init__(self, statistic, run_length, prior, rng):
+    def __init__(self, statistic, run_length, prior, rng, share=0.2):
         self.statistics = STATISTICS[statistic]
-        self.run_length, self.prior, self._rng = run_length, prior, rng
+        self.run_length, self.prior, self._rng, self.share = run_length, prior, rng, share
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -101,12 +100,12 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
-        self.slow = SlowWatch.learn(rows, self.slices, _SHARES * self.run_length) if self.is_whole else None
-        run_length = self.run_length if self.slow is None else _SHARES * self.run_length
+        self.slow = SlowWatch.learn(rows, self.slices, self.run_length / self.share) if self.is_whole else None
+        run_length = self.run_length if self.slow is None else self.run_length / (1 - self.share)
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
         self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length, self._rng)
         if self.slow is not None:
-            self.levels.take_in(SLOW, self.slow.threshold, self.slow.n_alarms)
+            self.levels.take_in(SLOW, self.slow.threshold, self.slow.n_alarms, 1 / self.run_length)
         self._learn_posterior(learned, rows)
         return self
 

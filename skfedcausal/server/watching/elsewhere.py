@@ -16,7 +16,7 @@ from sklearn.base import clone
 from ...callers import warn
 from ..joint import JointRecord
 from .inputs import states_of, without_response
-from .operating import FOLLOWED, LOOK, SETTLING, Followed
+from .operating import FOLLOWED, LOOK, SETTLING, Drifting, Followed
 
 _AWAY = 1e-3  # tail beyond which the first row of a unit is not nominal
 _APART = 0.2  # of the way from the nominal level that may lie between the first and the last rows there
@@ -103,7 +103,7 @@ def _learned(server, messages, surprise):
     """
     x, there = states_of(JointRecord.from_messages(messages, names=server.names))
     statistic = "both" if len(server.statistics) > 1 else server.statistics[0]
-    learned = type(server)(statistic, server.run_length, server.prior, np.random.RandomState(0))
+    learned = type(server)(statistic, server.run_length, server.prior, np.random.RandomState(0), server.share)
     learned.elsewhere = Elsewhere(x[there].mean(axis=0), 1 / surprise)
     centred = learned.elsewhere.beyond(messages, server.names, server.slices)
     try:
@@ -137,4 +137,5 @@ def _go_on_with(server, messages, state):
     state.own, state.monitor, state.averages, state.slow = server, alone.monitor, alone.averages, alone.slow
     state.point, state.known, state.incidents, state.last = server.nominal_point, [], [], None
     state.rows = rows.between(max(rows.first + 1, rows.stop - len(state.rows.scaled)), rows.stop)
-    state.followed, state.drift = Followed(), 0.0
+    state.followed, state.drift, state.drifting = Followed(), 0.0, Drifting()
+    state.standing = []  # of evidence by the server before

@@ -29,6 +29,7 @@ def _places(*kinds):
 
 
 SLOW = "slow"  # name of the statistic
+_SHIFT_OF_WORK = 8 * 3600.0  # seconds
 DAY = max(CLOCKS)  # rows that are looked back at for what stood high before
 _LEAST_DAY, _BEFORE = 48, 24  # rows of it that have to be there, and that may be of the alarm itself
 _FOLDS = 6
@@ -59,6 +60,16 @@ _SURE, _NAMED = 0.8, 0.9  # probability from which what lasts names a root, and 
 QUIET = "quieter"
 _NAMES = {SHIFT: "level", GIVEN: "level", NEWS: "level", LOUDER: "louder", lasting.LOUDER_GIVEN: "louder"}
 _NAMES |= {QUIETER: QUIET, lasting.QUIETER_GIVEN: QUIET}
+
+
+def share_of_budget(period):
+    """Share of the false-alarm budget that is for what lasts, of rows a `period` apart, a Timedelta or None.
+
+    Half where the longest window is a shift: surprises of some rows forget what is slow there. Elsewhere these find
+    nearly all, and what is quieter is beyond any threshold.
+    """
+    is_long = period is not None and DAY * period.total_seconds() >= _SHIFT_OF_WORK
+    return 0.5 if is_long else 0.2
 
 
 class SlowState(NamedTuple):

@@ -175,12 +175,12 @@ class AlarmLevels:
         self._tell(1 / run_length, n_alarms, n_rows)
         return self
 
-    def take_in(self, name, threshold, n_alarms):
-        """Take in a statistic that was learned by itself, at the same budget; with its alarms in the nominal record."""
+    def take_in(self, name, threshold, n_alarms, asked):
+        """Take in a statistic learned by itself, with its alarms in the nominal record; `asked` is the rate in all."""
         self.thresholds[name] = threshold
         self._rises = np.append(self._rises, 1 / np.log(10))  # of log10 return periods
         told = self.false_alarms
-        self._tell(2 * told["asked"], told["n_alarms"] + n_alarms, told["n_steps"])
+        self._tell(asked, told["n_alarms"] + n_alarms, told["n_steps"])
 
     def _tell(self, asked, n_alarms, n_rows):
         """Store the rates asked for and achieved."""

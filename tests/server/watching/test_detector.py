@@ -55,7 +55,7 @@ def plant():
 def fitted(plant, statistic="both", run_length=200.0):
     _, messages, server = plant
     prior = np.array([0.5, 0.3, 0.2])
-    watch = RootCauseServer(statistic, run_length, prior, np.random.RandomState(0))
+    watch = RootCauseServer(statistic, run_length, prior, np.random.RandomState(0), share=0.5)
     return watch.fit(server, messages)
 
 
@@ -107,7 +107,7 @@ def test_rows_of_evidence_are_surprises_over_their_nominal_means(plant, detector
         rng,
     )
     slow = SlowWatch.learn(rows, detector.slices, 400.0)
-    levels.take_in("slow", slow.threshold, slow.n_alarms)
+    levels.take_in("slow", slow.threshold, slow.n_alarms, 1 / 200.0)
     assert detector.levels.thresholds == pytest.approx(levels.thresholds)
     assert detector.levels.false_alarms == levels.false_alarms
 
