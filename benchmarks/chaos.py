@@ -97,8 +97,9 @@ class AlarmSystem:
             file.write(event["id"] + "\n")
 
 
-def watching(pipe, folder, detector, plant):
+def watching(pipe, other_end, folder, detector, plant):
     """A watch in a process of its own, which does what it is asked until it is killed, and answers when it has."""
+    other_end.close()  # so that it ends where the one that asks has ended
     journal, system = FullDisk(folder / "state"), AlarmSystem(folder / "heard")
     outbox, kept = Outbox("system", system, folder / "queue"), journal.read()
     tellers = [to_file(folder / "told.jsonl"), outbox]
@@ -157,7 +158,9 @@ class Run:
         """Start the watch, or start it again."""
         context = multiprocessing.get_context("fork")
         self._pipe, there = context.Pipe()
-        self._process = context.Process(target=watching, args=(there, self.folder, *self._about), daemon=True)
+        self._process = context.Process(
+            target=watching, args=(there, self._pipe, self.folder, *self._about), daemon=True
+        )
         self._process.start()
         there.close()
 
