@@ -256,7 +256,8 @@ class RootCauseServer:
         rare, states = np.zeros((record.n_samples, 0, len(self.names))), found.states - point.states
         states = np.where(found.present.repeat(self.state_dims, axis=1), states, 0.0)
         if self.slow is not None:
-            seen = states - state.drifting.states, distance / state.drifting.off, found.present
+            there = found.present & self.monitor.sensors.as_usual(record)  # fewer sensors vary otherwise
+            seen = states - state.drifting.states, distance / state.drifting.off, there
             slow, rare, state.slow = self.slow.rows(*seen, state.slow, point.n_rows)
             levels = np.concatenate([levels, slow[:, None]], axis=1)
         first, state.position = state.position, state.position + record.n_samples

@@ -108,6 +108,12 @@ class UsualSensors:
             self._usual = came
         return same
 
+    def as_usual(self, record):
+        """Which units are measured as in nominal rows, (n_rows, n_units)."""
+        pairs = zip(record.parts, self._blocks, strict=True)
+        same = [np.array([_same(J, nominal) for J in part.patterns])[part.pattern_of] for part, nominal in pairs]
+        return np.column_stack(same)
+
     def row_pattern(self, record, units):
         """The :class:`RowPattern` of rows from the pattern of each unit's message, -1 for an absent unit.
 
