@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ANY = "*"
 _FIT = ("fit", "rows", "sensors", "reply", "ask law", "verdict", "close")  # the last two only tell the site
 _RECORD = ("message",)
-_TRAINING = ("train", "plan", "gradient", "blocks", "finish")
+_TRAINING = ("train", "plan", "gradient", "blocks", "ask influences", "finish")
 _NETWORKS = ("network-plan", "gradient", "no-gradient", "networks trained")
 _EFFECTS = ("effect",)
 
