@@ -113,7 +113,7 @@ def test_a_fault_at_a_level_that_nobody_told_of_is_named(untold, tmp_path):
         incidents = untold.incidents(X).query("detected >= 400")
         found += incidents.root.tolist()[:1]
     assert found.count("unit1") >= 3
-    assert "ran at 2 levels" in untold.report(incidents, tmp_path / "page.html").read_text()
+    assert "ran at 2 operating levels" in untold.report(incidents, tmp_path / "page.html").read_text()
 
 
 def test_all_packets_of_both_fits_are_counted(untold, one_record, campaigns):

@@ -383,7 +383,7 @@ class WatchingDetector(LearnedWatch, FederatedEstimator):
         >>> incidents = detector.incidents(faulty).query("detected >= 200")
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     page = detector.report(incidents, Path(folder) / "trip.html", X=faulty).read_text()
-        >>> "Where it began" in page
+        >>> "What speaks against it" in page
         True
         """
         check_is_fitted(self)

@@ -41,7 +41,7 @@ class Move(NamedTuple):
 def moves_of(Y, columns=None):
     """Seasons, modes, and movements of the level of some columns of a unit, by default all, and the rows of its spikes.
 
-    A long record is looked at in stretches of rows, so that it is in memory once.
+    A long record is looked at piece by piece, so that it is in memory once.
     """
     standard = _Standard(Y, range(Y.shape[1]) if columns is None else columns)
     if len(Y) < _FEWEST_ROWS or not standard.columns:
@@ -162,7 +162,7 @@ class _SpikeLaw(NamedTuple):
 
 
 def _spike_law(stretches):
-    """The law of some stretches of rows."""
+    """The law of some pieces of a record."""
     Z, series = _design(np.vstack([lagged_rows(part, 1) for part in stretches])), np.vstack(stretches)
     weights = np.linalg.lstsq(Z, series, rcond=None)[0]
     scale = np.median(np.abs(series - Z @ weights), axis=0) / 0.6745

@@ -59,11 +59,11 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     if found is not None:
         _add_tags(page, detector, incident, X, found, lengths)
     page.against([*_doubts(incident, detector), *notes])
-    check = check_of(X, check)
+    plain = X if X is None else detector.asked_.coded(X)[0]  # modes in words are no numbers
+    check = check_of(plain, getattr(X, "check", None) if check is None else check)
     page.check_first([*_steps(incident, found), *defects(check)])
     if seen is not None and found is not None:
-        X = detector.asked_.coded(X)[0]  # modes in words are no numbers
-        add_trends(page, X, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)
+        add_trends(page, plain, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)
     page.heading("Why we think so").text(*_reasons(incident, detector, seen))
     add_check(page, check)
     return add_departures(page, detector)

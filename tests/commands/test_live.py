@@ -129,7 +129,7 @@ def test_the_page_in_a_browser(tmp_path, page):
         assert until(lambda: shown() == "ok", 4)
         feeder.sleep()  # the source sleeps
         assert until(lambda: shown() == "quiet", 5)
-        assert "No rows since" in page.inner_text("#summary")
+        assert "No rows received for" in page.inner_text("#summary")
         assert all("quiet" in one.get_attribute("class") for one in page.query_selector_all(".unit"))
         feeder.go()
         assert until(lambda: feeder.n > FAULT + 9, 20)

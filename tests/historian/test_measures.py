@@ -87,13 +87,15 @@ def test_rates_of_counters_are_measured_per_row():
 
 def test_axes_tell_the_unit_of_measurement():
     plant = PlantTable.read(lines([",bar,,°C"]))
-    labels = [ax.get_ylabel() for ax in TrendDisplay.from_record(plant, columns=list(plant.frame)).ax_]
+    labels = [ax.get_title(loc="left") for ax in TrendDisplay.from_record(plant, columns=list(plant.frame)).ax_]
     assert labels == ["mill__PT1 [bar]", "mill__FT2 [m3/h]", "kiln__TT3 [°C]"]
     trend = pd.DataFrame(VALUES[:, [0, 0, 0, 0]], columns=["measured", "expected", "low", "high"])
     trend.index = trend.index.rename("mill__PT1")
     incident = pd.Series({"start": 10, "end": 20})
-    assert TagDisplay(trend, incident, plant.measures).plot().ax_.get_ylabel() == "mill__PT1 [bar]"
-    assert EffectDisplay.from_whatif(answer(), measures=plant.measures).ax_[0, 0].get_ylabel() == "kiln__TT3 [°C]"
+    assert TagDisplay(trend, incident, plant.measures).plot().ax_.get_title(loc="left") == "mill__PT1 [bar]"
+    assert (
+        EffectDisplay.from_whatif(answer(), measures=plant.measures).ax_[0, 0].get_title(loc="left") == "kiln__TT3 [°C]"
+    )
 
 
 def answer():
@@ -107,7 +109,7 @@ def test_sentences_and_tables_of_a_page_tell_the_unit_of_measurement():
     plant = PlantTable.read(lines([",bar,,°C"]))
     page = whatif_page(answer(), {"mill__PT1": "at 5"}, check=plant.check).html()
     assert "With mill__PT1 [bar] at 5, kiln__TT3 [°C] would have been 3 higher on average" in page
-    assert '<td class="short" data-of="column">kiln__TT3 [°C]</td>' in page
+    assert '<td class="short" data-of="tag">kiln__TT3 [°C]</td>' in page
     words = Page("", plant.measures).text("Without mill__FT2 [m3/h], or kiln__TT3.").html()
     assert "Without mill__FT2 [m3/h], or kiln__TT3 [°C]." in words
     assert with_measures("nothing of it", KNOWN) == "nothing of it"

@@ -18,12 +18,13 @@ from skfedcausal.estimators._moved import MOVED
 
 ESTIMATORS = (FederatedGrangerEstimator, FederatedCounterfactualEstimator, FederatedRCADetector)
 FUNCTIONS = [name for name in inspection.__all__ if inspect.isfunction(getattr(inspection, name))]
+NEW = {"link_shape"}  # functions that never were methods
 WITHOUT_FIT = {"partial_fit_sites", "privacy_curve", "renew"}
 
 
 def test_every_function_was_a_method_of_an_estimator():
     of_papers = {name for name in papers.__all__ if inspect.isfunction(getattr(papers, name))}
-    assert {*FUNCTIONS, *of_papers, "fit_predict"} == set(MOVED)
+    assert {*FUNCTIONS, *of_papers, "fit_predict"} - NEW == set(MOVED)
 
 
 @pytest.mark.parametrize("name", MOVED)
