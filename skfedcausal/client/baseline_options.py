@@ -40,8 +40,8 @@ class Baseline(ParameterGroup):
     profile : {"auto", "calendar"} or None, default="auto"
         Removes what the times of rows predict, where that pays on held-out segments of the record: the level by
         time of day (and weekend, of two weeks or more) or the year, and up to three seasons that nobody named, which
-        show as sharp lines of the spectrum. "calendar" leaves these out, and is what a detector takes "auto" for: a
-        fault may have a period. Nothing of rows without times, or under privacy.
+        show as sharp lines of the spectrum. "calendar" is the first alone, of rows up to half an hour apart, and what a
+        detector takes "auto" for: a fault may have a period. Nothing of rows without times, or under privacy.
 
     Examples
     --------

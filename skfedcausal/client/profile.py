@@ -14,6 +14,7 @@ from ..statespace.lines import Line, pays, sharp_lines
 _DAY = pd.Timedelta(days=1)
 _YEAR = pd.Timedelta(days=365.25)
 _BIN = pd.Timedelta(minutes=15)  # of a profile, where rows come faster
+_CLOSE = pd.Timedelta("30min")  # between rows: two of three windows over which a detector looks are at most a day
 _FEWEST_DAYS = 5
 _FEWEST_WEEKS = 2  # from which on a weekend has a profile of its own
 _FEWEST_YEARS = 2
@@ -59,20 +60,24 @@ class DayProfile:
 def learned_profile(Y, clock, rows, starts, active, *, lines=True):
     """Terms of a record that pay, in the order in which they are taken off; `active` are the columns that vary.
 
-    Without `lines` only those that the calendar tells: a fault may repeat itself at any other period.
+    Without `lines` only those that the calendar tells, a fault may repeat itself at any other period; and these only of
+    rows that are close: means over some rows average a day out where they are not, and what is left of a tag that
+    follows the clock and little else is so small that every error of the model is a surprise.
     """
     found = []
     rest = Y
-    for term in _of_the_calendar(clock, rows):
+    for term in _of_the_calendar(clock, rows, None if lines else _CLOSE):
         if pays(term, rest[:, active], rows, starts):
             found.append(term.learned(rest, rows))
             rest = rest - found[-1].of(rows)
     return (*found, *sharp_lines(rest, rows, starts, active)) if lines else tuple(found)
 
 
-def _of_the_calendar(clock, rows):
-    """What the times of the rows may tell: nothing without times."""
+def _of_the_calendar(clock, rows, most=None):
+    """What the times of the rows, `most` apart, may tell: nothing without times."""
     if not isinstance(clock.origin, pd.Timestamp) or clock.step <= pd.Timedelta(0):
+        return
+    if most is not None and clock.step > most:
         return
     length = (rows.max() - rows.min() + 1) * clock.step
     if clock.step < _DAY and length >= _FEWEST_DAYS * _DAY:
