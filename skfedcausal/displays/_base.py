@@ -79,6 +79,11 @@ def with_measure(column, measures, longest=18):
     return f"{short(plain, longest)} [{measure}]"
 
 
+def panel_title(ax, text):
+    """A title in small print at the left of one of several panels."""
+    ax.set_title(text, loc="left", fontsize="small", pad=3)
+
+
 def small_legend(ax, **place):
     """A legend without a frame in small print."""
     ax.legend(**place, frameon=False, fontsize="small")

@@ -19,6 +19,7 @@ from ._base import (
     few_ticks,
     legend_below,
     line_look,
+    panel_title,
     with_measure,
 )
 
@@ -183,9 +184,8 @@ class EffectDisplay:
             bands = {"effect_low": rows["low"] - rows["factual"], "effect_high": rows["high"] - rows["factual"]}
             rows = rows.assign(**bands)
             draw_three(panels, rows, added_up(rows), (_WAS, _WOULD))
-            panels[0].set_title(with_measure(column, self.measures, 40), loc="left", fontsize="small", pad=3)
-            for ax, title in zip(panels[1:], TITLES, strict=True):
-                ax.set_title(title, loc="left", fontsize="small", pad=3)
+            for ax, title in zip(panels, (with_measure(column, self.measures, 40), *TITLES), strict=True):
+                panel_title(ax, title)
         few_ticks(axes[-1], self.table["time"])
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
         return figure, axes

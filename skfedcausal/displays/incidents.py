@@ -8,7 +8,7 @@ import pandas as pd
 
 from .. import inspection
 from ..given import Lengths, Record
-from ._base import COLOURS, Display, short, small_legend, with_measure
+from ._base import COLOURS, Display, panel_title, short, small_legend, with_measure
 
 if TYPE_CHECKING:
     from ..estimators.detector import FederatedRCADetector
@@ -347,7 +347,7 @@ class TagDisplay(Display):
         start, end = self.incident["start"], self.incident["end"]
         stop = trend.index[-1] if pd.isna(end) else min(end, trend.index[-1])
         ax.axvspan(*self._places(pd.Index([start, stop])), color="0.9", zorder=0)
-        ax.set_title(with_measure(trend.index.name, self.measures, 40), loc="left", fontsize="small", pad=3)
+        panel_title(ax, with_measure(trend.index.name, self.measures, 40))
         ax.set_xlim(x[0], x[-1])
         ax.set_xlabel("time" if isinstance(trend.index, pd.DatetimeIndex) else "row")
         small_legend(ax, loc="best")

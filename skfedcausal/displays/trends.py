@@ -10,7 +10,7 @@ from ..containers import read_plant
 from ..containers.rows import position
 from ..given import Record
 from ..optional import import_optional
-from ._base import COLOURS, few_ticks, with_measure
+from ._base import COLOURS, few_ticks, panel_title, with_measure
 
 _MOST_TAGS, _PER_UNIT = 6, 2  # drawn unless columns are named: in all, and of a unit
 _COLUMNS = 500  # points across the picture: with more rows each shows the range of several
@@ -134,7 +134,7 @@ class TrendDisplay:
         time = self.frame.index.to_series()
         for ax, column in zip(self.ax_, self.frame, strict=True):
             self._draw(ax, time, self.frame[column].to_numpy(dtype=float))
-            ax.set_title(with_measure(column, self.measures, 40), loc="left", fontsize="small", pad=3)
+            panel_title(ax, with_measure(column, self.measures, 40))
         few_ticks(self.ax_[-1:], time)
         if not isinstance(self.frame.index, pd.DatetimeIndex):
             self.ax_[-1].set_xlabel("row")

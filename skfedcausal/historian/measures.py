@@ -33,6 +33,11 @@ def measure_in(name):
     return found[1] if found is not None and is_measure(found[1]) else ""
 
 
+def without_measure(name):
+    """A name without what stands in brackets at its end."""
+    return _IN_NAME.sub("", name)
+
+
 def measures_below(names, words):
     """Units of measurement of columns by a line of words below their names; none where it holds other words."""
     cells = {name: word.strip() for name, word in zip(names, words, strict=False)}

@@ -7,12 +7,11 @@ import pandas as pd
 
 from ..containers.layout import SEPARATOR, listed
 from ..quality.tags import Tag
-from .measures import measure_in
+from .measures import measure_in, without_measure
 from .times import WORDS
 
 ROLES = ("PV", "SP", "OP", "MODE", "switch", "counter", "lab", "constant")
 _PARTS = re.compile(r"[^\W_]+")
-_MEASURE = re.compile(r"[\[(]([^\])]{1,12})[\])]\s*$")
 _SPARSE = 0.5  # share of rows without a value from which on a tag that comes at even distances is of a laboratory
 _OFTEN = 0.5  # share of the rows in which a counter rises whose rate is a measurement
 _ROW = 10  # rows between two of its values, at least
@@ -104,7 +103,7 @@ def _only_rises(values):
 
 def _named(name):
     """Role that a name tells by its ending or the letters before its number, None where it tells none."""
-    parts = [part.lower() for part in _PARTS.findall(_MEASURE.sub("", name))]
+    parts = [part.lower() for part in _PARTS.findall(without_measure(name))]
     letters = [re.split(r"\d", part, maxsplit=1)[0] for part in parts]
     for role, words in WORDS["roles"].items():
         if parts and parts[-1] in words["ends"]:

@@ -71,8 +71,14 @@ def _clearest(total):
     """Tags whose pictures are shown, those with the clearest effect first."""
     wide = total["mean_high"] - total["mean_low"]
     size = (total["mean"] / wide.where(wide > 0)).abs()
-    ranked = total.assign(size=size, later=total["verdict"] != "effect")[total["verdict"].isin(_SHOWN)]
-    return ranked.sort_values(["later", "size"], ascending=[True, False], kind="stable")["column"]
+    shown = total["verdict"].isin(_SHOWN)
+    return _largest_first(total[shown], size[shown])["column"]
+
+
+def _largest_first(table, size):
+    """Rows with an effect before the others, each by a size."""
+    ranked = table.assign(size=size, later=table["verdict"] != "effect")
+    return table.loc[ranked.sort_values(["later", "size"], ascending=[True, False], kind="stable").index]
 
 
 def _totals(total):
@@ -136,8 +142,7 @@ def _trial(table, change):
     clear = table[table["verdict"] == "effect"]["column"].head(2)
     if len(clear):
         yield f"A small trial move of {names}: does {listed_in_words(clear)} follow as shown?"
-    if (table["verdict"] == SAY_WHEN).any():
-        yield "When are the inputs set: before or after the tags of their row are measured? Give `sampled` (--sampled)."
+    yield from _timing(table)
 
 
 def _mean_effects(answer):
@@ -151,10 +156,7 @@ def _mean_effects(answer):
     clear = (table["low"] > 0) | (table["high"] < 0)
     table["verdict"] = table["verdict"].mask((table["verdict"] == "effect") & ~clear, _UNCLEAR)
     size = table["relative"].abs().where(table["relative"].notna(), 0.0)
-    order = table.assign(size=size, later=table["verdict"] != "effect").sort_values(
-        ["later", "size"], ascending=[True, False], kind="stable"
-    )
-    return order[table.columns].reset_index()
+    return _largest_first(table, size).reset_index()
 
 
 def _answer(table, change, notes=()):

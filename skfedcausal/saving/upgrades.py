@@ -12,11 +12,6 @@ OLDER: dict[int, Callable[[dict], dict]] = {}  # makes a document of schema k + 
 UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {
     "EvidenceOfRows": (lambda state: state | {"states": state["predicted"] + state["errors"]},),
     "Followed": (lambda state: state | {"count": 0, "sums": (0.0,) * 5, "before": None},),  # the block begins anew
-    "RootCauseServer": (
-        lambda state: (
-            {key: value for key, value in state.items() if key != "long"}
-            | {"outside_dims": state["_outside_dims"], "share": 0.5}
-        ),
-    ),
+    "RootCauseServer": (lambda state: state | {"outside_dims": state["_outside_dims"], "share": 0.5},),
     "WatchedOperatingPoint": (lambda state: state | {"states": 0.0 * state["predicted"]},),
 }

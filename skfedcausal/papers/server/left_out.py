@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtr
 from sklearn.base import clone
 
 from ...server.estimation.evidence import holm
@@ -22,23 +22,24 @@ from ...server.links.curves import Bends
 from ...server.links.grades import (
     N_BLOCKS,
     NEGLIGIBLE,
-    STRICT,
-    TRIMMED,
+    SURE,
+    TRIMMED_DOF,
     VALUES,
     can_be_graded,
     driver_needed,
     exceeds_what_is_shared,
+    in_order,
+    percent,
     rows_of,
     standardised,
     trimmed,
+    unless_driven,
 )
 from ...server.links.tables import COLUMNS, named_pairs
 from ...statespace.held_out import N_LAGS, LaggedRows, same_row_shares
 
 _FOLDS = 10  # in each of which two stretches are left out
 _REACH = 0.5  # standard deviations by which a column is moved either way for the Jacobian
-_DOF = N_BLOCKS - 2 * TRIMMED - 1  # of a trimmed mean over stretches
-_SURE = stdtrit(_DOF, STRICT)
 _TOO_FEW = "too few rows, or too many units, to leave stretches out"
 
 
@@ -47,13 +48,15 @@ class LeftOut:
     """What regressors lose without a cause, arrays [effect, cause, stretch], and what they say it does.
 
     `gains` are shares of the news of the effect, `same_row` [effect, cause] what both have in common in the same row,
-    `jacobian` (n_stretches, N_LAGS, n, n) mean derivatives of standardised states and `squares` those of their squares.
+    `jacobian` (n_stretches, N_LAGS, n, n) mean derivatives of standardised states and `squares` those of their squares,
+    `scale` (n,) the standard deviations of the states.
     """
 
     gains: np.ndarray
     same_row: np.ndarray
     jacobian: np.ndarray
     squares: np.ndarray
+    scale: np.ndarray
 
 
 def left_out(series, slices, starts, template, known=None):
@@ -76,7 +79,8 @@ def left_out(series, slices, starts, template, known=None):
     -------
     LeftOut
     """
-    rows = LaggedRows.of(standardised(series, slices, starts)[0], slices, starts, N_LAGS)
+    standard, scale = standardised(series, slices, starts)
+    rows = LaggedRows.of(standard, slices, starts, N_LAGS)
     if known is not None:
         rows = rows.less(known, N_LAGS)
     n_units, first = len(slices), rows.now[0].start
@@ -102,7 +106,8 @@ def left_out(series, slices, starts, template, known=None):
         for each in (jacobian, squares)
     ]
     same_row = same_row_shares(news, [np.ones(len(now))] * n_units)
-    return LeftOut(gains, same_row, *(np.swapaxes(each, 1, 2) for each in by_lag))
+    means, of_squares = (np.swapaxes(each, 1, 2) for each in by_lag)
+    return LeftOut(gains, same_row, means, of_squares, scale)
 
 
 def _predicted(fitted, X):
@@ -140,32 +145,21 @@ def left_out_links(record, names, template, alpha):
         series, slices, starts, known = rows_of(record)
         found = left_out(series, slices, starts, template, known)
         columns |= {name: value[of_pairs] for name, value in _judged(found, slices, alpha).items()}
-        scale = series.std(axis=0)
-        scale = np.where(scale > 0, scale, 1.0)
-        jacobian = scale[:, None] * found.jacobian.mean(axis=0) / scale
+        jacobian = found.scale[:, None] * found.jacobian.mean(axis=0) / found.scale
     table = pd.DataFrame(named_pairs(names, pairs) | {"kind": "state", "basis": "held-out gain"} | columns)
-    order = [
-        "cause",
-        "effect",
-        "kind",
-        "verdict",
-        "basis",
-        *VALUES,
-        *(name for name in COLUMNS[3:] if name != "verdict"),
-    ]
-    return table[order], jacobian
+    return in_order(table), jacobian
 
 
 def _judged(found, slices, alpha):
     """Columns of a table of links, arrays [effect, cause]."""
     gain, error = trimmed(found.gains)
     off = ~np.eye(len(slices), dtype=bool)
-    p_value, p_adjusted = stdtr(_DOF, -gain / error), np.ones_like(gain)
+    p_value, p_adjusted = stdtr(TRIMMED_DOF, -gain / error), np.ones_like(gain)
     p_adjusted[off] = holm(p_value[off])
     bends = Bends(gain, error, found.same_row)
-    low, high = bends.low(_SURE), bends.up(_SURE)
+    low, high = bends.low(SURE), bends.up(SURE)
     is_told = p_adjusted <= alpha
-    is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared((bends,), _SURE)
+    is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared((bends,), SURE)
     verdict = np.where(is_told, np.where(is_influence, "influence", "coupled"), "cannot tell").astype(object)
     squares = np.array([[found.squares[..., e, c].sum(axis=(-2, -1)) for c in slices] for e in slices])  # by lag
     size = np.sqrt(squares.sum(axis=3))
@@ -190,7 +184,8 @@ def _judged(found, slices, alpha):
 def _reason(verdict, low, high, same_row):
     """What speaks most against a verdict."""
     if verdict == "influence":
-        return f"a driver nobody measures would have to explain {100 * driver_needed(low):.2g} % of both"
+        return unless_driven(driver_needed(low))
     if verdict == "coupled":
-        return f"they share {100 * same_row:.2g} % of their news in the same row, or the gain is hardly any"
-    return f"without the cause the regressor loses between {100 * low:.2g} and {100 * high:.2g} % of the news"
+        return f"{percent(same_row)} of their unpredicted variation is common in the same row, or the gain is small"
+    least, most = (percent(max(share, 0)) for share in (low, high))
+    return f"without the cause the regressor loses between {least} and {most}"

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, chdtri, stdtrit
+from scipy.special import chdtrc, chdtri
 
 from ...statespace.held_out import LOCAL, N_LAGS, FullRegression, LaggedRows
 from ...statespace.partition import positions_of, slices_of
@@ -19,8 +19,7 @@ from ..estimation.evidence import holm
 from .grades import (
     N_BLOCKS,
     NEGLIGIBLE,
-    STRICT,
-    TRIMMED,
+    SURE,
     can_be_graded,
     driver_needed,
     exceeds_what_is_shared,
@@ -39,7 +38,6 @@ _CHANCE = 0.05  # of any unit that enters a regression of none
 _CHANCE_OF_PRODUCTS = 0.01  # the same of products
 _MOST_PRODUCTS = 8  # of an effect
 _MOST_COLUMNS = 640  # of all units: more would take minutes
-_SURE = stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT)  # standard errors of a trimmed mean over the stretches
 _RIDGE, _LEAST = 1e-6, 1e-10  # share of a column's sum of squares, and of one that does not move
 
 
@@ -78,7 +76,7 @@ class _Found(NamedTuple):
     @property
     def is_large(self):
         """Whether the gains of both specifications are surely no negligible ones, as those of an influence are."""
-        return all(gain - _SURE * error > NEGLIGIBLE for gain, error in map(trimmed, (self.recorded, self.local)))
+        return all(gain - SURE * error > NEGLIGIBLE for gain, error in map(trimmed, (self.recorded, self.local)))
 
 
 class Bends(NamedTuple):
@@ -320,9 +318,9 @@ def _told(found, n_units, alpha, by_lines):
     both = [Bends(gain, error, same) for gain, error in means]
     p_adjusted, off = np.ones_like(p_value), ~np.eye(n_units, dtype=bool)
     p_adjusted[off] = holm(p_value[off])
-    low = np.minimum(*(one.low(_SURE) for one in both))
-    high = np.maximum(*(one.up(_SURE) + noise for one in both))
-    is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared(both, _SURE)
+    low = np.minimum(*(one.low(SURE) for one in both))
+    high = np.maximum(*(one.up(SURE) + noise for one in both))
+    is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared(both, SURE)
     told = np.where(is_influence, "influence", "coupled").astype(object)
     is_shared = high < same  # what they share in the same row may leave all of it in a later one
     told[(p_adjusted > alpha) | (low <= 0) | is_shared] = ""
@@ -335,7 +333,7 @@ def _told(found, n_units, alpha, by_lines):
         whole = of_pairs[effect][cause].whole
         if whole is not None and (told[effect] == "influence").any() and not told[effect, cause]:
             gain, error = trimmed(whole)
-            if gain <= _SURE * error:
+            if gain <= SURE * error:
                 is_explained[effect, cause], evidence[effect, cause] = True, 2 * np.arcsinh(gain / error)
     shapes = {at: of.shape for at, of in found.items() if of.shape is not None and p_adjusted[at] <= alpha}
     return Curves(told, p_value, p_adjusted, np.maximum(strength, low), low, high, same, evidence, is_explained, shapes)

@@ -34,6 +34,8 @@ _CHANCE = 5.0  # standard deviations of a share in the same row by chance, from 
 _NEAR = 0.75, 0.38  # shares of news in the same row, all and by direction, from which on two units are nearly one
 _FAR = 2.5  # robust standard deviations of news from which on a row counts less, in the local specification
 TRIMMED = 2  # stretches at either end of the gains by curves that do not count: products are large in single rows
+TRIMMED_DOF = N_BLOCKS - 2 * TRIMMED - 1  # of Student's t of a trimmed mean over the stretches, and
+SURE = stdtrit(TRIMMED_DOF, STRICT)  # standard errors of it within which it surely is
 _NEARLY_ALL = 0.9  # share of pairs of many units of which the likelihood holds, with which none is graded
 _MOST_UNITS = 64  # whose pairs take seconds
 _FEWEST = 10  # rows of a stretch beyond the columns of a unit's past
@@ -372,10 +374,13 @@ def with_grades(links, found, names):
             grade = "coupled"
         if not _stands(verdict[k], grade, is_slow or is_shared):
             basis[k], verdict[k], because[k] = "held-out gain", grade, _reason(grade, own, is_slow, is_shared)
-    first = ["cause", "effect", "kind"]
-    table = links.assign(verdict=verdict, because=because, basis=basis, **values)
-    order = [*first, "verdict", "basis", *VALUES, *(name for name in links if name not in (*first, "verdict"))]
-    return table[order]
+    return in_order(links.assign(verdict=verdict, because=because, basis=basis, **values))
+
+
+def in_order(links):
+    """A table of links with the columns that are read first in front."""
+    first = ["cause", "effect", "kind", "verdict", "basis", *VALUES]
+    return links[[*first, *(name for name in links if name not in first)]]
 
 
 def _stands(verdict, grade, is_doubtful):
@@ -387,9 +392,9 @@ def _stands(verdict, grade, is_doubtful):
 
 def _reason(verdict, found, is_slow, is_shared):
     """What speaks most against a grade, or keeps it from being more."""
-    low, high, same = (_percent(max(found[name], 0)) for name in ("low", "high", "same_row"))
+    low, high, same = (percent(max(found[name], 0)) for name in ("low", "high", "same_row"))
     if verdict == "influence":
-        return f"an unmeasured common driver would have to explain {_percent(found['driver_needed'])} of both"
+        return unless_driven(found["driver_needed"])
     if verdict == "coupled":
         return f"{same} of their unpredicted variation is common in the same row: a common driver or a link both ways"
     if verdict == "negligible":
@@ -401,6 +406,11 @@ def _reason(verdict, found, is_slow, is_shared):
     return f"on held-out segments the gain is between {low} and {high}"
 
 
-def _percent(share):
+def unless_driven(share):
+    """What would speak against an influence: a driver that explains a share of the news of both."""
+    return f"an unmeasured common driver would have to explain {percent(share)} of both"
+
+
+def percent(share):
     """A share in per cent with two digits, as a person writes it."""
     return f"{100 * share:.0f}%" if share >= 0.1 else f"{100 * share:.2g}%"
