@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from .databases import without_password
 from .dialect import Dialect
 from .fixes import FIXES, apply_fixes, read_fixes
 from .folders import files_of, is_folder, named_by_file, tag_of_folder, together
-from .forms import bad_marks, check_known, export_table
+from .forms import ExportTable, bad_marks, check_known, export_table
 from .grid import on_grid, time_text
 from .measures import measure_in
 from .naming import levels_of, unit_names
@@ -376,8 +376,18 @@ def _zone(table, tz):
     return None if zone is None else str(tz or zone)
 
 
+class _Raw(NamedTuple):
+    """Table of all units in the order of the rows of the file, and what is known of it."""
+
+    table: pd.DataFrame
+    left_out: dict[str, str]  # columns and why
+    said: Sequence[str]  # what was done
+    runs: tuple[int, ...] | None  # rows of each run that an index names
+    measures: dict[str, str]
+
+
 def _raw_table(source, units, dialect, clock):
-    """Table of all units in the order of rows of the file, columns left out and why, what was done, runs, measures."""
+    """The :class:`_Raw` table of a source."""
     if isinstance(source, Mapping):
         return _joined(source, dialect, clock)
     if clock:
@@ -388,7 +398,8 @@ def _raw_table(source, units, dialect, clock):
         said = [*said, *_levels_told(levels, dict.fromkeys(split_flat_names(list(names.values()))))]
     left_out = dict.fromkeys(texts, "holds no numbers") | dict.fromkeys(others, "belongs to no unit")
     table = table if list(names) == list(table) else table[list(names)]
-    return table.rename(columns=names), left_out, said, runs, {names.get(tag, tag): measures[tag] for tag in measures}
+    measures = {names.get(tag, tag): measure for tag, measure in measures.items()}
+    return _Raw(table.rename(columns=names), left_out, said, runs, measures)
 
 
 def _levels_told(levels, units):
@@ -401,7 +412,7 @@ def _levels_told(levels, units):
 
 
 def _one_after_another(source, dialect, where):
-    """One export, or several of a unit or plant, as they are in time, columns of texts, what was done and is known."""
+    """One export, or several of a unit or plant, as they are in time: an :class:`.forms.ExportTable`."""
     parts = [one for one in files_of(source) if _may_be_wanted(one, dialect)] if is_folder(source) else source
     several = isinstance(parts, (list, tuple)) and len(parts) > 1
     tables, texts = [], []
@@ -420,10 +431,10 @@ def _one_after_another(source, dialect, where):
         texts += words
         said += told if not several else [f"{text} in {_part(one, k)}" for text in told]
     if not several:
-        return tables[0], dict.fromkeys(texts), said, runs, measures
+        return ExportTable(tables[0], tuple(dict.fromkeys(texts)), tuple(said), runs, measures)
     check_known(list(dict.fromkeys(chain.from_iterable([*tables, texts]))), dialect, where)
     table, held = together(tables, where, dialect)
-    return table, dict.fromkeys(texts), [*said, *held], None, measures
+    return ExportTable(table, tuple(dict.fromkeys(texts)), (*said, *held), None, measures)
 
 
 def _may_be_wanted(path, dialect):
@@ -469,4 +480,4 @@ def _joined(exports, dialect, clock):
         gridded = {unit: on_grid(table, every[unit]) for unit, table in tables.items()}
         said += [f"{text} of {unit}" for unit, grid in gridded.items() for text in grid.said]
         tables = {unit: grid.frame[~grid.frame.index.duplicated(keep="last")] for unit, grid in gridded.items()}
-    return pd.concat(tables.values(), axis=1).sort_index(), left_out, said, None, measures
+    return _Raw(pd.concat(tables.values(), axis=1).sort_index(), left_out, said, None, measures)
