@@ -104,6 +104,7 @@ class Page:
         image = f'<img alt="{words}" src="{_address(self.pictures[-1])}">'
         if is_wide and narrows:
             figure.set_size_inches(_NARROWED * width, height)
+            _thin_labels(figure)
             image = f'<source media="(max-width: 640px)" srcset="{_address(_png(figure))}">{image}'
         elif is_wide:  # moves sideways on a narrow screen
             image = image.replace("<img", '<img class="wide"', 1)
@@ -149,6 +150,21 @@ def _png(figure):
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=110)
     return stream.getvalue()
+
+
+def _thin_labels(figure):
+    """Leave only every second label of an axis, or fewer, where they do not fit side by side."""
+    figure.canvas.draw()
+    for ax in figure.axes:
+        labels = [label for label in ax.get_xticklabels() if label.get_text() and label.get_visible()]
+        places = [label.get_window_extent() for label in labels]
+        every = next((k for k in range(1, len(labels)) if _are_side_by_side(places[::k])), len(labels) or 1)
+        for k, label in enumerate(labels):
+            label.set_visible(k % every == 0)
+
+
+def _are_side_by_side(places):
+    return all(one.x1 <= other.x0 for one, other in zip(places[:-1], places[1:], strict=True))
 
 
 def _address(picture):

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -266,3 +267,14 @@ def test_shares_of_units_of_several_states_may_be_more_than_all_of_one_direction
     shares = graded_table(links)["share"]
     assert [share.split("%")[0] for share in shares] == ["105", "50"]
     assert shares[0].count("█") > shares[1].count("█")
+
+
+def test_labels_of_a_picture_on_less_width_stand_side_by_side():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    figure, ax = plt.subplots(figsize=(9, 2), layout="constrained")
+    ax.plot(np.arange(7.0))
+    ax.set_xticks(range(7), [f"{day} September 12:00" for day in range(10, 17)])
+    Page("A page").picture(lambda: SimpleNamespace(figure_=figure), "seven days")
+    shown = [label.get_window_extent() for label in ax.get_xticklabels() if label.get_visible()]
+    assert 2 <= len(shown) < 7
+    assert all(one.x1 < other.x0 for one, other in zip(shown[:-1], shown[1:], strict=True))
