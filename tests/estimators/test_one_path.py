@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -162,9 +163,8 @@ class ByFiles:
 
 
 TRANSPORTS = {
-    "in process": lambda kind, folder: InProcessTransport(sites_of(kind)),
-    "threads": lambda kind, folder: InProcessTransport(sites_of(kind), n_jobs=2),
-    "processes": lambda kind, folder: InProcessTransport(sites_of(kind), n_jobs=2, backend="loky"),
+    "threads": {"n_jobs": 2},
+    "processes": {"n_jobs": 2, "backend": "loky"},
 }
 
 
@@ -179,31 +179,41 @@ def here():
 
 @pytest.fixture(scope="module")
 def said(here):
-    """Answers of those estimators, each asked for once whatever the number of transports it is compared over."""
-    return cache(lambda kind, question: asked(here[kind], kind, question, KINDS[kind][1]))
+    """Answers of those estimators, each asked for once; after none of them is a raw row in the estimator."""
+
+    def answer(kind, question):
+        value = asked(here[kind], kind, question, KINDS[kind][1])
+        kept = pickle.dumps(here[kind])
+        assert not any(row in kept for row in raw_rows(KINDS[kind][1]))
+        return value
+
+    return cache(answer)
 
 
-@pytest.fixture(scope="module", params=[*TRANSPORTS, "files"])
-def there(request, tmp_path_factory):
-    """The same over sites that hold their records."""
-    fitted, opened = {}, []
-    for kind, (make, *_) in KINDS.items():
-        folder = tmp_path_factory.mktemp("sites")
-        if request.param == "files":
-            opened.append(ByFiles(kind, folder))
-            transport = opened[-1].transport
-        else:
-            transport = TRANSPORTS[request.param](kind, folder)
-        fitted[kind] = make().fit_sites(transport)
-    yield fitted
-    for files in opened:
+@contextmanager
+def fitted_over(transport, kind, folder):
+    """An estimator fitted over sites that hold their records."""
+    make = KINDS[kind][0]
+    if transport != "files":
+        yield make().fit_sites(InProcessTransport(sites_of(kind), **TRANSPORTS[transport]))
+        return
+    files = ByFiles(kind, folder)
+    try:
+        yield make().fit_sites(files.transport)
+    finally:
         files.close()
 
 
 @pytest.fixture(scope="module")
-def sites():
-    """An estimator of effects over sites in this process."""
-    return FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites_of("counterfactual")))
+def transports():
+    """Transports to sites in this process."""
+    return {kind: InProcessTransport(sites_of(kind)) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def there(transports):
+    """The same over sites in this process."""
+    return {kind: KINDS[kind][0]().fit_sites(transport) for kind, transport in transports.items()}
 
 
 def asked(estimator, kind, question, record):
@@ -243,12 +253,16 @@ pytestmark = [
 ]
 
 
+def assert_same_plant(one, two):
+    assert_array_equal(one.transition_, two.transition_)
+    assert_array_equal(one.process_cov_, two.process_cov_)
+    if hasattr(one, "links_"):
+        assert one.links_.equals(two.links_)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_sites_teach_the_same_plant(here, there, kind):
-    assert_array_equal(there[kind].transition_, here[kind].transition_)
-    assert_array_equal(there[kind].process_cov_, here[kind].process_cov_)
-    if hasattr(here[kind], "links_"):
-        assert there[kind].links_.equals(here[kind].links_)
+    assert_same_plant(there[kind], here[kind])
 
 
 @pytest.mark.parametrize(("kind", "question"), CASES)
@@ -256,17 +270,32 @@ def test_sites_answer_as_a_record_in_one_process_does(said, there, kind, questio
     assert_identical(asked(there[kind], kind, question, None), said(kind, question))
 
 
+@pytest.mark.parametrize(
+    ("transport", "kind"),
+    [
+        pytest.param(transport, kind, marks=[pytest.mark.slow] if kind != "counterfactual" else [])
+        for transport in (*TRANSPORTS, "files")
+        for kind in KINDS
+    ],
+)
+def test_sites_apart_teach_and_answer_the_same(here, said, transport, kind, tmp_path):
+    with fitted_over(transport, kind, tmp_path) as apart:
+        assert_same_plant(apart, here[kind])
+        for question in KINDS[kind][3]:
+            assert_identical(asked(apart, kind, question, None), said(kind, question))
+
+
 @pytest.mark.filterwarnings("ignore:The schedule takes inputs")
-def test_sites_plan_as_a_record_in_one_process_does(here, sites):
+def test_sites_plan_as_a_record_in_one_process_does(here, there):
     settings = {"inputs": ["unit0__u0"], "bounds": {"unit0__u0": (-3.0, 3.0)}, "by": 8}
     one = inspection.reach(here["counterfactual"], {"unit1__x0": 0.5}, **settings, X=GAPPY, record_inputs=U)
-    two = inspection.reach(sites, {"unit1__x0": 0.5}, **settings)
+    two = inspection.reach(there["counterfactual"], {"unit1__x0": 0.5}, **settings)
     assert (one.verdict, one.miss, one.notes) == (two.verdict, two.miss, two.notes)
     assert_identical((one.schedule, one.trajectory), (two.schedule, two.trajectory))
 
 
-def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(here, sites):
-    one, two = here["counterfactual"], sites
+def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(here, there):
+    one, two = here["counterfactual"], there["counterfactual"]
     record = {"inputs": U}
     bands = {"start": 350, "confidence": 0.9}
     assert_identical(one.forecast(GAPPY, **bands, **record), two.forecast(None, **bands))
@@ -283,8 +312,8 @@ def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(
     assert_identical(*(inspection.gain_table(fit) for fit in (one, two)))
 
 
-def test_sites_say_the_same_of_units_that_are_operated_together_and_of_whole_units(here, sites):
-    one, two = here["counterfactual"], sites
+def test_sites_say_the_same_of_units_that_are_operated_together_and_of_whole_units(here, there):
+    one, two = here["counterfactual"], there["counterfactual"]
     together = {"n": ["unit0", "unit1"], "u0": {"unit0": 0.0, "unit1": 0.0}, "u1": {"unit0": 1.0, "unit1": -1.0}}
     for settings in ({"horizon": 3, "return_std": True}, {"split": True}, {"horizon": 3, "loops": "react"}):
         assert_identical(*(fit.counterfactual(**together, **settings) for fit in (one, two)))
@@ -358,37 +387,28 @@ def raw_rows(record):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_raw_row_is_in_a_fitted_estimator_whatever_it_was_asked(kind):
-    make, record, driven, questions = KINDS[kind]
-    estimator = make().fit(record, **({"inputs": U} if driven else {}))
-    kept = pickle.dumps(estimator)
-    assert not any(row in kept for row in raw_rows(record))
-    for question in questions:
-        asked(estimator, kind, question, record)
-        kept = pickle.dumps(estimator)
-        assert not any(row in kept for row in raw_rows(record)), question
+def test_no_raw_row_is_in_a_fitted_estimator_whatever_it_was_asked(here, said, kind):
+    kept = pickle.dumps(here[kind])
+    assert not any(row in kept for row in raw_rows(KINDS[kind][1]))
+    for question in KINDS[kind][3]:
+        said(kind, question)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_pickle_after_sites_has_neither_rows_nor_transport(kind):
-    make, record, _, questions = KINDS[kind]
-    transport = InProcessTransport(sites_of(kind))
-    estimator = make().fit_sites(transport)
-    question = next(iter(questions))
-    expected = asked(estimator, kind, question, None)
-    kept = pickle.dumps(estimator)
-    assert not any(row in kept for row in raw_rows(record))
+def test_a_pickle_after_sites_has_neither_rows_nor_transport(there, transports, kind):
+    question = next(iter(KINDS[kind][3]))
+    expected = asked(there[kind], kind, question, None)
+    kept = pickle.dumps(there[kind])
+    assert not any(row in kept for row in raw_rows(KINDS[kind][1]))
     loaded = pickle.loads(kept)
     with pytest.raises(ClientError, match=r"connect\(transport\)"):
         asked(loaded, kind, question, None)
-    assert_identical(asked(loaded.connect(transport), kind, question, None), expected)
+    assert_identical(asked(loaded.connect(transports[kind]), kind, question, None), expected)
 
 
 def test_keys_of_sites_are_in_no_pickle(tmp_path):
-    files = ByFiles("granger", tmp_path)
-    estimator = FederatedGrangerEstimator().fit_sites(files.transport)
-    kept = pickle.dumps(estimator)
-    files.close()
+    with fitted_over("files", "granger", tmp_path) as estimator:
+        kept = pickle.dumps(estimator)
     assert not any(name.encode() * 8 in kept for name in X)
 
 
