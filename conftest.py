@@ -39,6 +39,14 @@ def same_draws_in_every_run(request):
         pyplot.close("all")
 
 
+@pytest.fixture(autouse=True)
+def pages_for_desks(request, monkeypatch):
+    """Pages have their pictures once; a second time, for telephones, in tests of reports: that takes half of a page."""
+    page = sys.modules.get("skfedcausal.reports.page")
+    if page is not None and "reports" not in request.path.parts:
+        monkeypatch.setattr(page, "_LETTERS", float("inf"))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef, request):
     """Seeds it by the name of a fixture that several tests share, whichever of them comes first."""

@@ -154,7 +154,7 @@ def _png(figure):
 
 def _thin_labels(figure):
     """Leave only every second label of an axis, or fewer, where they do not fit side by side."""
-    figure.canvas.draw()
+    figure.draw_without_rendering()
     for ax in figure.axes:
         labels = [label for label in ax.get_xticklabels() if label.get_text() and label.get_visible()]
         places = [label.get_window_extent() for label in labels]
