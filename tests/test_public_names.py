@@ -105,66 +105,81 @@ def is_signal(thing):
     return inspect.isclass(thing) and issubclass(thing, (Exception, Warning))
 
 
-@pytest.mark.parametrize(("name", "thing"), public_names())
-def test_a_public_name_is_documented(name, thing):
-    text = inspect.getdoc(thing)
-    assert text, "no docstring"
-    doc = NumpyDocString(text)
-    assert doc["Summary"]
+def parameters_of(thing):
+    return {name for name in inspect.signature(thing).parameters if name not in ("self", "cls", "args", "kwargs")}
+
+
+def raises(function):
+    return re.search(r"^ +raise \w", code_of(function), re.MULTILINE)
+
+
+def lacks_of_name(name, thing):
+    """What the docstring of a public name does not say."""
+    doc = NumpyDocString(inspect.getdoc(thing) or "")
+    if not doc["Summary"]:
+        yield "a docstring"
     if is_signal(thing):
         return
-    assert doc["Examples"] or name in WITHOUT_EXAMPLE
-    documented = described(doc, "Parameters", "Attributes")
-    taken = {p.name for p in inspect.signature(thing).parameters.values() if p.name not in ("self", "args", "kwargs")}
-    assert taken <= documented
-    if inspect.isfunction(thing):
-        assert doc["Returns"] or doc["Yields"]
+    if not doc["Examples"] and name not in WITHOUT_EXAMPLE:
+        yield "an example"
+    yield from parameters_of(thing) - described(doc, "Parameters", "Attributes")
+    if inspect.isfunction(thing) and not (doc["Returns"] or doc["Yields"]):
+        yield "what it returns"
+    if inspect.isfunction(thing) and raises(thing) and not doc["Raises"]:
+        yield "what it raises"
 
 
-@pytest.mark.parametrize(("name", "function"), list(public_methods()))
-def test_a_public_method_says_what_it_takes_gives_and_raises(name, function):
-    assert function.__doc__, "no docstring"
+def lacks_of_method(name, function):
+    """What the docstring of a public method does not say."""
+    if not function.__doc__:
+        yield "a docstring"
+        return
     if is_described_at_the_estimator(name):
         return
     doc = NumpyDocString(inspect.getdoc(function))
-    if re.search(r"^ +raise \w", code_of(function), re.MULTILINE):
-        assert doc["Raises"]
-    if name.split(".")[1] in CODEC and name.split(".")[0] != "StateMessage":
+    if raises(function) and not doc["Raises"]:
+        yield "what it raises"
+    owner, method = name.split(".")
+    if method in CODEC and owner != "StateMessage":
         return
-    taken = set(inspect.signature(function).parameters) - {"self", "cls", "args", "kwargs"}
-    assert taken <= described(doc, "Parameters")
-    if re.search(r"^ +return \S", code_of(function), re.MULTILINE):
-        assert doc["Returns"] or doc["Yields"]
+    yield from parameters_of(function) - described(doc, "Parameters")
+    if re.search(r"^ +return \S", code_of(function), re.MULTILINE) and not (doc["Returns"] or doc["Yields"]):
+        yield "what it returns"
 
 
-@pytest.mark.parametrize(("name", "function"), [item for item in public_names() if inspect.isfunction(item[1])])
-def test_a_public_function_says_what_it_raises(name, function):
-    if re.search(r"^ +raise \w", code_of(function), re.MULTILINE):
-        assert NumpyDocString(inspect.getdoc(function))["Raises"]
+def lacks(things, of):
+    return {name: found for name, thing in things if (found := [*of(name, thing)])}
 
 
-@pytest.mark.parametrize(("name", "thing"), public_names())
-def test_arrays_have_shapes(name, thing):
-    doc = NumpyDocString(inspect.getdoc(thing))
-    arrays = [p for section in ("Parameters", "Attributes", "Returns") for p in doc[section]]
-    arrays = [p for p in arrays if re.match(r"ndarray", p.type) and "Axes" not in p.type]
-    assert not [(p.name, p.type) for p in arrays if "shape" not in p.type]
+def test_a_public_name_says_what_it_takes_gives_and_raises_with_an_example():
+    assert lacks(public_names(), lacks_of_name) == {}
 
 
-@pytest.mark.parametrize("name", sorted(FROM_A_SOURCE))
-def test_what_stems_from_a_source_names_it(name):
-    text = inspect.getdoc(dict(public_names())[name])
+def test_a_public_method_says_what_it_takes_gives_and_raises():
+    assert lacks(public_methods(), lacks_of_method) == {}
+
+
+def test_arrays_have_shapes():
+    def shapeless(name, thing):
+        doc = NumpyDocString(inspect.getdoc(thing))
+        arrays = [p for section in ("Parameters", "Attributes", "Returns") for p in doc[section]]
+        arrays = [p for p in arrays if re.match(r"ndarray", p.type) and "Axes" not in p.type]
+        return [(p.name, p.type) for p in arrays if "shape" not in p.type]
+
+    assert lacks(public_names(), shapeless) == {}
+
+
+def test_what_stems_from_a_source_names_it():
     cited = r"\b(eq\.|equation|Theorem|Algorithm|paper|(19|20)\d\d\b)"
-    assert NumpyDocString(text)["References"] or re.search(cited, text)
+    texts = {name: inspect.getdoc(dict(public_names())[name]) for name in FROM_A_SOURCE}
+    assert not [n for n, text in texts.items() if not (NumpyDocString(text)["References"] or re.search(cited, text))]
 
 
-@pytest.mark.parametrize(
-    ("name", "thing"),
-    [(n, t) for n, t in public_names() if n.startswith(("Federated", "GradientServer", "LikelihoodServer"))],
-)
-def test_what_a_fit_leaves_behind_is_documented(name, thing):
-    attributes = NumpyDocString(inspect.getdoc(thing))["Attributes"]
-    assert any(re.search(r"\w_\b", attribute.name) for attribute in attributes)
+def test_what_a_fit_leaves_behind_is_documented():
+    for name, thing in public_names():
+        if name.startswith(("Federated", "GradientServer", "LikelihoodServer")):
+            attributes = NumpyDocString(inspect.getdoc(thing))["Attributes"]
+            assert any(re.search(r"\w_\b", attribute.name) for attribute in attributes), name
 
 
 def names_of_page(name):
