@@ -191,7 +191,7 @@ def test_the_order_of_the_units_permutes_the_answer(missing, order):
 # --- copies -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["client", "granger"])
+@pytest.fixture(scope="module", params=["client", "granger"])
 def fitted(request):
     """Fitted estimator and what it was fitted on."""
     X = make_plant()
