@@ -37,6 +37,7 @@ def test_fit_knows_the_benefit_that_a_later_question_finds():
     assert plain.server_.benefit_ is None
 
 
+@pytest.mark.slow
 def test_units_that_nothing_couples_gain_nothing():
     """Zero exactly where the search leaves a unit alone, within error elsewhere."""
     distance = []

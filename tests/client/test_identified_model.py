@@ -49,7 +49,7 @@ def test_the_space_error_is_of_the_order_of_small_noise(method, noise):
         assert space_error(fit(Y, identify=method), model) < 10 * noise / smallest
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize("method", NOT_DISTURBED)
 def test_the_space_error_falls_with_the_root_of_the_record_length(method):
     ratios = []
@@ -61,7 +61,7 @@ def test_the_space_error_falls_with_the_root_of_the_record_length(method):
     assert abs(np.mean(ratios) - np.log(1 / 4)) < 4 * np.sqrt(2 * 0.5**2 / len(ratios))
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_principal_components_mistake_unequal_noise_for_signal_and_canonical_variates_do_not():
     n_seeds, worse = 20, 0
     for seed in range(n_seeds):

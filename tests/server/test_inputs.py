@@ -88,6 +88,7 @@ class OneLag(LikelihoodServer):
     frees_lags = False
 
 
+@pytest.mark.slow
 def test_slow_inputs_have_honest_standard_errors():
     """A random walk in steps: nearly all its power lies below the first frequency of the information."""
     z = []

@@ -119,7 +119,7 @@ def test_dense_shares_noise_with_several_lags_too():
     assert error < 4 * np.sqrt(2 / 3000)  # four standard errors of a variance
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_dense_does_not_take_noise_that_units_share_for_links():
     """A disturbance of both units in the same row, which no link carries."""
     rejected = 0

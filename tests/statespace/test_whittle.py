@@ -206,7 +206,7 @@ def exact_log_likelihood(A, Q, N, s):
     return log_likelihood_terms(schedule, z, const, predicted).sum()
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["at the truth", "elsewhere"])
 def test_difference_from_the_exact_likelihood_does_not_grow_with_the_record(where):
     plant = plant_of_scores(1, 3)

@@ -93,7 +93,7 @@ def test_rows_whose_noise_drowns_the_states_have_no_score():
     assert record.scores.of_unit(1)[1] is None
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_p_values_without_the_exact_likelihood_keep_their_level():
     p_values = []
     for seed in range(40):

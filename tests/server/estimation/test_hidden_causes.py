@@ -51,7 +51,7 @@ def test_what_came_through_measurements_of_the_own_unit_is_not():
     assert sum(suspects) <= 1  # each with a chance of 1 %
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_p_values_are_uniform_without_a_hidden_cause():
     p = np.array([table_of(*draw(seed, "none"))["p_value"].item() for seed in range(300)])
     for level in (0.1, 0.05):  # the combination is exact for small levels only

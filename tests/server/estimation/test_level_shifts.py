@@ -111,6 +111,7 @@ def test_slow_states_that_the_model_lacks_are_not_cut_into_levels(monkeypatch):
     assert all(find_level_shifts(unit, 1)[0] for unit in units)
 
 
+@pytest.mark.slow
 def test_innovations_of_a_model_that_fits_have_hardly_any_misfit():
     """The log of 16 ordinates has a standard deviation of (pi^2 / 6 / 16)^(1/2) with one sensor."""
     for seed in range(10):
@@ -223,6 +224,7 @@ def test_the_threshold_is_bonferronis():
     assert stats.chi2.sf(shift_threshold(1000, 4, 2), 2) == pytest.approx(1e-3 / 4000)
 
 
+@pytest.mark.slow
 def test_likelihood_ratios_of_a_step_anywhere_have_their_law():
     """A step at a given row of a record without one: twice the gain in log-likelihood is chi-squared."""
     ratios = []

@@ -50,7 +50,7 @@ def test_steady_plants_visit_no_levels(radius):
         assert visited(plant(seed, 1500, np.zeros(1500), radius=radius), (0,)) == []
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_what_drifts_visits_no_levels():
     for seed in range(20):
         rng = np.random.default_rng(100 + seed)
