@@ -137,13 +137,6 @@ def answered(X, questions):
 
 
 ASKED = {"links": questions_of_links, "inputs": questions_of_inputs, "faults": questions_of_faults}
-LONG = {
-    "a copy one row later",
-    "a tank whose level hardly moves",
-    "a random walk",
-    "a ramp",
-    "waves alone",
-}  # of inputs
 _COPIES = {"fit": "send the same states, so that no fault could be told to be in one of them. Leave one out."}
 REFUSED = {
     ("a copy", "faults"): _COPIES,
@@ -157,9 +150,7 @@ REFUSED = {
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        pytest.param(
-            name, kind, id=f"{name}, {kind}", marks=pytest.mark.slow if kind == "inputs" and name in LONG else ()
-        )
+        pytest.param(name, kind, id=f"{name}, {kind}", marks=pytest.mark.slow if kind == "inputs" else ())
         for name in PLANTS
         for kind in ASKED
     ],

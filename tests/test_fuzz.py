@@ -13,7 +13,7 @@ def test_wrong_arguments_are_refused_in_words(kind):
     assert len(unclear) <= 1, unclear
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_records_of_holes_are_learned_or_refused_in_words():
     made = (_fuzz.outcome(_fuzz.holes_of(np.random.default_rng([7, k]))) for k in range(30))
     assert all(error is None or _fuzz.is_clear(error) for error in made)

@@ -407,8 +407,10 @@ def two_rounds(missing):
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
-@pytest.mark.parametrize("transport", [SpyTransport, OtherProcesses, OtherSites])
+@pytest.mark.parametrize(
+    ("transport", "missing"),
+    [(SpyTransport, 0.0), (SpyTransport, 0.1), (OtherProcesses, 0.1), (OtherSites, 0.0), (OtherSites, 0.1)],
+)
 def test_results_do_not_depend_on_the_transport(transport, missing):
     X, expected = two_rounds(missing)
     estimator = clone(expected).set_params(communication__transport=transport).fit(X)
