@@ -32,7 +32,7 @@ def record():
     return X, [KalmanClient(C=C) for C in truth.observation]
 
 
-@pytest.mark.parametrize("method", ["blocks", "parametric"])
+@pytest.mark.parametrize("method", ["blocks", pytest.param("parametric", marks=pytest.mark.slow)])
 def test_standard_errors_are_those_of_the_fit(record, method):
     X, clients = record
     lengths = [450, 350]

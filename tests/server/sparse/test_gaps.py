@@ -202,11 +202,26 @@ def fitted(X, truth, **settings):
     return FederatedGrangerEstimator([KalmanClient(C=C) for C in truth.observation], **settings).fit(X)
 
 
+@pytest.fixture(scope="module")
+def with_gaps(many):
+    """What is fitted to the record with gaps; tests ask it and change nothing."""
+    _, gapped, truth = many
+    return fitted(gapped, truth)
+
+
+@pytest.fixture(scope="module")
+def server_with_gaps(many):
+    """Messages of the record with gaps, and a server of them."""
+    _, gapped, truth = many
+    messages = messages_of(gapped, truth)
+    return messages, LikelihoodServer().fit(messages)
+
+
 @pytest.mark.medium
-def test_many_units_with_gaps_are_learned_in_blocks(many):
+def test_many_units_with_gaps_are_learned_in_blocks(many, with_gaps):
     """Of a hundredth of the cells and forty rows of every unit the plant is that of the complete record, nearly."""
-    X, gapped, truth = many
-    whole, blocks = fitted(X, truth), fitted(gapped, truth)
+    X, _, truth = many
+    whole, blocks = fitted(X, truth), with_gaps
     server = blocks.server_
     assert isinstance(server.plant_, SparsePlant)
     assert not server.filled_
@@ -238,9 +253,8 @@ def test_the_report_knows_of_levels_that_shift(many):
 
 @pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:One false alarm:UserWarning")
-def test_answers_do_not_need_complete_records(many):
-    X, gapped, truth = many
-    estimator = fitted(gapped, truth)
+def test_answers_do_not_need_complete_records(many, with_gaps):
+    (X, gapped, truth), estimator = many, with_gaps
     assert np.isfinite(estimator.score(gapped))
     assert np.isfinite(estimator.predict(gapped)).all()
     absent = {**X, "unit3": np.full_like(X["unit3"], np.nan)}
@@ -295,10 +309,8 @@ def test_gaps_of_units_that_others_keep_stable_ask_for_the_whole(many, monkeypat
 
 
 @pytest.mark.medium
-def test_smoothing_is_by_the_plant_that_is_asked_for(many):
-    _, gapped, truth = many
-    messages = messages_of(gapped, truth)
-    server = LikelihoodServer().fit(messages)
+def test_smoothing_is_by_the_plant_that_is_asked_for(server_with_gaps):
+    messages, server = server_with_gaps
     told = np.hstack([reply.states for reply in server.smoothed(messages).values()])
     unshrunk = LargeFilterWithGaps(replace(server.plant_.matrices, A=csr_array(server.unshrunk_transition_)),
                                    server.joint_record(messages)).smoothed()[0]  # fmt: skip
@@ -307,10 +319,9 @@ def test_smoothing_is_by_the_plant_that_is_asked_for(many):
 
 
 @pytest.mark.medium
-def test_the_same_bits_come_again(many):
-    _, gapped, truth = many
-    messages = messages_of(gapped, truth)
-    one, two = (LikelihoodServer().fit(messages) for _ in range(2))
+def test_the_same_bits_come_again(server_with_gaps):
+    messages, one = server_with_gaps
+    two = LikelihoodServer().fit(messages)
     assert one.transition_.tobytes() == two.transition_.tobytes()
 
 
@@ -333,7 +344,7 @@ def test_units_that_are_mostly_away_ask_for_the_whole(many):
     assert asks_for_the_whole(record, LikelihoodServer()) == reason
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_classical_tests_of_gaps_count_the_rows_that_were_measured():
     """Of units without links one in twenty p-values is below a twentieth, and links are as sure as rows are left."""
     links = [(2 * k, 2 * k + 1) for k in range(17)]

@@ -147,7 +147,7 @@ def test_a_second_fit_that_fails_leaves_the_first_one(moved, monkeypatch):
     assert est.client is None
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_report_names_the_rows_and_levels_that_are_taken_off_stay_as_asked_for(moved):
     est = FederatedGrangerEstimator(KalmanClient(baseline=Baseline(trend="smooth")), remedy="auto").fit(moved)
