@@ -191,7 +191,7 @@ def home_messages(seed, n_samples):
     return X, truth
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_a_likelihood_without_a_maximum_inside_gets_the_prior():
     """Sensors said to be noisier than they are: the likelihood rises until process noise is singular."""
     X, truth = home_messages(10, 500)

@@ -87,7 +87,7 @@ def test_the_neighbour_that_acts_is_named(chain, plant):
     assert abs(table.loc["unit0", "gain"]) < 4 * table.loc["unit0", "stderr"] + 1e-9
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_nothing_is_gained_where_nothing_couples():
     """What is estimated for nothing costs the number of its parameters over twice the rows, no more."""
     gains = []
