@@ -87,6 +87,7 @@ def test_stable_links_of_a_record_with_gaps(record):
     assert table.loc[table["stable"], ["cause", "effect"]].to_numpy().tolist() == [["unit0", "unit1"]]
 
 
+@pytest.mark.slow
 def test_inputs_go_with_their_rows():
     X, truth = make_granger_plant(
         2,

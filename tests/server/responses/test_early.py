@@ -65,7 +65,7 @@ def test_a_search_with_hardly_more_time_than_its_first_stage_takes_all_of_it():
     assert told
 
 
-@pytest.mark.medium
+@pytest.mark.slow
 def test_a_first_stage_that_settles_leaves_everything_as_it_was():
     found, _ = fitted(late_plant(_LATE))
     assert not found.server_.outdone_
