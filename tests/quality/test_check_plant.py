@@ -16,7 +16,7 @@ from ._defects import DEFECTS, clean_plant, swinging_door
 
 pytestmark = pytest.mark.medium
 
-SEEDS = range(500, 508)
+NUMBERS = pytest.mark.parametrize("n_plants", [3, pytest.param(8, marks=pytest.mark.slow)])
 
 
 def plant(n_units=3, n_samples=1500, seed=0, **options):
@@ -32,23 +32,25 @@ def kinds(report, column=None, unit=None):
     return found["kind"].tolist()
 
 
+@NUMBERS
 @pytest.mark.parametrize("defect", list(DEFECTS))
-def test_planted_defects_are_found(defect):
+def test_planted_defects_are_found(defect, n_plants):
     """At least 95 %: as few as this sample allows at a level of 1 %."""
     hits = 0
-    for seed in SEEDS:
+    for seed in range(500, 500 + n_plants):
         X, tags = clean_plant(seed)
         X, (place, wanted) = DEFECTS[defect](np.random.default_rng([seed, 1]), X, tags)
         findings = check_plant(X).findings
         where = findings["column"].where(findings["column"] != "", findings["unit"])
         hits += bool(((where == place) & findings["kind"].isin(wanted)).any())
-    assert hits >= binom.ppf(0.01, len(SEEDS), 0.95)
+    assert hits >= binom.ppf(0.01, n_plants, 0.95)
 
 
-def test_clean_plants_have_few_findings():
+@NUMBERS
+def test_clean_plants_have_few_findings(n_plants):
     """At most 5 % of the plants: as many as this sample allows at a level of 1 %."""
-    with_findings = sum(not check_plant(clean_plant(seed)[0]).ok for seed in SEEDS)
-    assert with_findings <= binom.ppf(0.99, len(SEEDS), 0.05)
+    with_findings = sum(not check_plant(clean_plant(seed)[0]).ok for seed in range(500, 500 + n_plants))
+    assert with_findings <= binom.ppf(0.99, n_plants, 0.05)
 
 
 @pytest.mark.parametrize("container", ["dict", "list", "array"])
