@@ -9,11 +9,12 @@ from scipy.special import expit
 from ...statespace.episodes import episodes
 from ..joint import JointRecord
 from . import stream
+from .bends import CurvedResponse, shown
 from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_codes, is_glitch, revised
 from .incidents import DECIDED, HORIZON, LOOKBACK, Incident, Verdict
 from .inputs import Followed, bare_nominal, states_of, without_response
 from .learning import learned_plant
-from .nominal import NominalRows, OffSubspace, curved_causes, off_subspace, scale_dispersion
+from .nominal import NominalRows, OffSubspace, curved_causes, off_subspace, rows_to_learn_from, scale_dispersion
 from .operating import LARGE, OperatingPoint, fault_end
 from .posterior import (
     SURE,
@@ -56,6 +57,7 @@ class RootCauseServer:
     visited: Any = ()  # segments of the nominal record at levels of their own
     learner: Any = None  # what learns the plant, where it may be learned again from the rows of a stream
     _curved: Any = None  # which units act on which by their size
+    _bends: Any = None  # CurvedResponse of a plant whose states act along curves
     slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
@@ -79,6 +81,9 @@ class RootCauseServer:
         if record.u is not None:
             self._response, self._outside_inputs, messages = bare_nominal(record, messages)
             record = JointRecord.from_messages(messages, names=plant.names_)
+        elif (found := CurvedResponse.learned(plant, record, messages)) is not None:
+            self._bends, plant, messages, moved = found
+            record = JointRecord.from_messages(messages, names=plant.names_)
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
         rows = NominalRows.of(plant, messages, record, self._rng)
@@ -89,10 +94,14 @@ class RootCauseServer:
         self.dims = self.state_dims + self.outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
         learned = learned_plant(plant, rows, self.slices, in_blocks=self._response is None)
+        states = rows.x
+        if self._bends is not None:
+            moved = moved[rows_to_learn_from(record)[0]]
+            learned, states = replace(learned, predicted=learned.predicted + moved), states + moved
         self.is_whole = learned.is_whole
         self.monitor, self.model = learned.monitor, learned.monitor.model
         self.level, self._causes = learned.level, learned.causes
-        self._curved = curved_causes(rows.x, rows.starts, self.slices) if self.is_whole else None
+        self._curved = curved_causes(states, rows.starts, self.slices) if self.is_whole else None
         self.level.of_modes = self._response is not None and self._response.tells_modes
         self._usual = np.concatenate(learned.given).mean(axis=0)
         self._onset_rule = OnsetRule.learn(learned.given, self._usual, self.prior, self.monitor.energy.shared())
@@ -245,12 +254,18 @@ class RootCauseServer:
             messages = self._without_inputs(record, messages, away.response)
             record = JointRecord.from_messages(messages, names=self.names)
         spread = 1 + away.leverage[:, None]
+        moved: Any = 0.0
+        if self._bends is not None:
+            moved, unsure, state.bends = self._bends.follow(*shown(record), state.bends)
+            messages, spread = self._bends.without(record, messages, moved), spread + unsure
+            record = JointRecord.from_messages(messages, names=self.names)
+        wider = np.sqrt(np.broadcast_to(spread, (record.n_samples, len(self.names)))).repeat(self.state_dims, axis=1)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
         distance = np.where(found.present, distance, 0.0)
         surprise = np.where(found.present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
         scaled = found.scaled - found.present.repeat(self.state_dims, axis=1) * point.scaled
-        scaled /= np.sqrt(spread)
+        scaled /= wider
         levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, away.doubt)
         levels /= point.spread
         rare, states = np.zeros((record.n_samples, 0, len(self.names))), found.states - point.states
@@ -269,7 +284,7 @@ class RootCauseServer:
         return Evidence(
             first,
             scaled=scaled,
-            predicted=found.predicted - point.predicted,
+            predicted=found.predicted + moved - point.predicted,
             states=states,
             surprise=surprise,
             given_others=np.log1p(found.given_others / point.given / spread / self._usual),
@@ -278,7 +293,7 @@ class RootCauseServer:
             absent=~found.present,
             levels=levels,
             events=events,
-            errors=found.errors / np.sqrt(spread),
+            errors=found.errors / wider,
             distance=distance,
             unknown=away.unknown,
             mode=away.mode,

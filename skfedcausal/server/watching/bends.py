@@ -1,0 +1,206 @@
+"""What curves of the states do to the next ones, taken off before anything is judged.
+
+A linear plant takes what a curved coupling does to another unit for news of that unit: the size of a state, a product
+of two. States follow ``x_t = A x_(t-1) + f(x_(t-1)) + w_t`` where f has no linear part in the nominal record. The
+response ``r_t = A r_(t-1) + f(x_(t-1))`` is taken off the states, so that what is left is a linear plant with the same
+A. Of all curves those are taken that pay for themselves, and only into states whose rows that are left out confirm
+them. Beyond what was seen they are drawn from their prior: by as much as that is wide, news counts less.
+"""
+
+import warnings
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import chdtri
+from sklearn.base import clone
+
+from ...statespace.episodes import episodes
+from ...statespace.held_out import BlockMoments, LaggedRows
+from ...statespace.matrices import companion, spectral_radius
+from ...statespace.partition import slices_of
+from ..curved import Curves, held_out_losses, likeliest_priors
+from ..links.grades import NEGLIGIBLE, SURE, trimmed
+from .inputs import Outside, states_of, without_response
+from .nominal import off_subspace
+
+_MOST_STATES = 16  # of all units, whose products are looked at
+_MOST_KNOTS, _FEWEST_KNOTS, _ROWS = 12, 5, 20  # of each state within what was seen; rows for each
+_TAILS = 0.0, 0.16  # beyond the bounds of states in products: as far as they were seen, and a standard deviation
+_CHANCE = 0.05  # of any curve where there is none
+_RADIUS = 0.999  # largest spectral radius of the response
+_LINE = 1e-9  # prior precision of what is no curve
+_TINY = 1e-12
+_STILL = 1e-6  # deviation of a column that tells nothing
+
+
+class BentState(NamedTuple):
+    """Where the response stands after a row: its last rows (p, n), the states (n,), and which of these are there."""
+
+    responses: np.ndarray
+    states: np.ndarray
+    there: np.ndarray
+
+
+class Bend(NamedTuple):
+    """Curves into one state: their columns, coefficients, and the root of their covariance over that of the news."""
+
+    columns: np.ndarray
+    coefficients: np.ndarray
+    root: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class CurvedResponse:
+    """Response of all states to curves of those in the row before."""
+
+    A: np.ndarray  # (p, n, n) of lags 1 to p
+    curves: Curves
+    bends: dict  # of the states, `Bend`
+    level: np.ndarray  # (n,) of the states in the nominal record
+    scale: np.ndarray  # (n,) their standard deviations
+    outside: Outside
+    slices: tuple
+
+    @classmethod
+    def learned(cls, plant, record, messages):
+        """The response, the plant and messages without it, and what it was, (n_rows, n); None where lines are enough.
+
+        A server whose regressor learns curves by itself keeps them.
+        """
+        response = None if getattr(plant, "regressor", None) is not None else cls.learn(plant, record, messages)
+        if response is None:
+            return None
+        x, there = shown(record)
+        bounds = episodes(record.starts, record.n_samples)
+        moved = np.concatenate([response.follow(x[a:b], there[a:b], None)[0] for a, b in bounds])
+        bare = response.without(record, messages, moved)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said of the whole record already
+            return response, clone(plant).fit(bare), bare, moved
+
+    @classmethod
+    def learn(cls, plant, record, messages):
+        """Of a record of all units that a plant was fitted to; None where lines are enough.
+
+        So it is where there are many states or few rows, too, and of a plant that wanders.
+        """
+        A = getattr(plant, "lag_transitions_", plant.transition_[None])
+        states, there = states_of(record)
+        n = states.shape[1]
+        if n > _MOST_STATES or spectral_radius(companion(np.hstack(list(A)), len(A))) > _RADIUS:
+            return None
+        lagged = LaggedRows.of(np.column_stack([states, there]), [slice(0, n + 1)], record.starts, len(A))
+        known = lagged.values[:, n :: n + 1].all(axis=1)
+        rows = lagged.at[known]
+        n_knots = min(len(rows) // (_ROWS * n) - n // 2, _MOST_KNOTS)
+        if n_knots < _FEWEST_KNOTS:
+            return None
+        level = states[there].mean(axis=0)
+        past, now = states[rows - 1] - level, states[rows] - level
+        lines = np.hstack([states[rows - lag] - level for lag in range(1, len(A) + 1)])
+        curves = Curves.of(past, n_knots, _TAILS)
+        parts = lines - lines.mean(axis=0), curves(past), now - now.mean(axis=0)
+        bends = _bends(*parts, curves.groups, record.partition.slices)
+        if not bends:
+            return None
+        scale, slices = np.maximum(states[there].std(axis=0), _TINY), tuple(record.partition.slices)
+        outside = Outside((states - level) / scale, off_subspace(messages, record), slices)
+        return cls(A, curves, bends, level, scale, outside, slices)
+
+    def follow(self, x, there, state):
+        """Response of the next rows of an episode, how much less news counts, by unit, and the state after them.
+
+        Parameters
+        ----------
+        x, there : ndarray of shape (n_rows, n)
+            States as measured, and which of them are, see :func:`shown`.
+        state : BentState
+            After the rows before, None at the beginning of an episode.
+
+        Returns
+        -------
+        response : ndarray of shape (n_rows, n)
+        unknown : ndarray of shape (n_rows, n_units)
+            Variance of what curves are wrong by, over that of the news.
+        state : BentState
+        """
+        p, n = self.A.shape[:2]
+        if state is None:  # nothing is known of the rows before
+            state = BentState(np.zeros((p, n)), self.level, np.zeros(n, dtype=bool))
+        past = np.vstack([state.states, x[:-1]]) - self.level
+        pushed, unknown = self._bent(past, np.vstack([state.there, there[:-1]]))
+        found = np.vstack([state.responses, pushed])
+        for t in range(p, len(found)):
+            for lag, A in enumerate(self.A, 1):
+                found[t] += A @ found[t - lag]
+        by_unit = np.column_stack([unknown[:, own].mean(axis=1) for own in self.slices])
+        return found[p:], by_unit, BentState(found[-p:], x[-1], there[-1])
+
+    def _bent(self, past, seen):
+        """What curves of the last rows do to the next, and the variance that it has, both (n_rows, n).
+
+        Of states that are not there nothing is known: curves are at their mean.
+        """
+        columns, gone = self.curves(past), self._unseen(seen)
+        pushed, unknown = np.zeros_like(past), np.zeros_like(past)
+        for effect, bend in self.bends.items():
+            own = np.where(gone[:, bend.columns], 0.0, columns[:, bend.columns])
+            pushed[:, effect] = own @ bend.coefficients
+            unknown[:, effect] = np.square(own @ bend.root).sum(axis=1)
+        return pushed, unknown
+
+    def _unseen(self, seen):
+        """Which curves are of states that are not there, (n_rows, c)."""
+        first, second = np.triu_indices(seen.shape[1], 1)
+        return ~np.hstack([seen, seen[:, first] & seen[:, second]])[:, self.curves.groups]
+
+    def without(self, record, messages, response):
+        """Messages without the response, whose off-subspace numbers are as if the states were at rest."""
+        bare = without_response(messages, record.names, self.slices, response)
+        return self.outside.without(bare, (states_of(record)[0] - self.level) / self.scale)
+
+
+def shown(record):
+    """States as measured, and which of them are, both (n_rows, n)."""
+    sizes = [own.stop - own.start for own in record.partition.slices]
+    there = np.column_stack([part.determined_rows for part in record.parts])
+    return states_of(record)[0], there.repeat(sizes, axis=1)
+
+
+def _bends(lines, columns, now, groups, units):
+    """`Bend` into states, from past and present rows without their means; `units` are the states of each unit."""
+    n, found = lines.shape[1], {}
+    moves = np.flatnonzero(columns.std(axis=0) > _STILL)
+    order = moves[np.argsort(groups[moves], kind="stable")]
+    kinds, sizes = np.unique(groups[order], return_counts=True)
+    past = slices_of([n, *sizes])
+    present = [slice(past[-1].stop + own.start, past[-1].stop + own.stop) for own in units]
+    rows = LaggedRows(np.hstack([lines, columns[:, order], now]), past, present, (0,), np.arange(len(now)))
+    moments, chance = rows.moments(1), _CHANCE / (len(kinds) * len(units))
+    for own, at in zip(units, present, strict=True):
+        kept = np.concatenate([np.arange(past[-1].stop), np.arange(at.start, at.stop)])
+        size = at.stop - at.start
+        into = BlockMoments(
+            moments.sums[:, kept[:, None], kept], moments.n_rows, past, (slice(len(kept) - size, len(kept)),)
+        )
+        chosen = into.chosen(0, lambda width: chdtri(width, chance))
+        if chosen:
+            found |= _confirmed(lines, columns, now, own, [np.flatnonzero(groups == kinds[k - 1]) for k in chosen])
+    return found
+
+
+def _confirmed(lines, columns, now, own, chosen):
+    """`Bend` into those states of a unit whose rows that are left out confirm what some groups of columns tell."""
+    n, places, y = lines.shape[1], np.concatenate(chosen), now[:, own]
+    X = np.hstack([lines, columns[:, places]])
+    kinds = np.repeat(np.arange(1 + len(chosen)), [n, *map(len, chosen)])
+    priors = likeliest_priors(X, kinds, y)
+    loss = held_out_losses(lines, y, np.full((y.shape[1], n), _LINE))
+    gain, error = trimmed(((loss - held_out_losses(X, y, priors)) / loss.mean(axis=0)).T)
+    found = {}
+    for k in np.flatnonzero(gain - SURE * error > NEGLIGIBLE):
+        root = np.linalg.cholesky(X.T @ X + np.diag(priors[k]))
+        spread = np.linalg.inv(root).T  # its square is the covariance
+        found[own.start + int(k)] = Bend(places, (spread @ (spread.T @ (X.T @ y[:, k])))[n:], spread[n:])
+    return found
