@@ -8,7 +8,8 @@ them. Beyond what was seen they are drawn from their prior: by as much as that i
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from scipy.special import chdtri
 from sklearn.base import clone
 
 from ...statespace.episodes import episodes
-from ...statespace.held_out import BlockMoments, LaggedRows
+from ...statespace.held_out import LOCAL, LaggedRows
 from ...statespace.matrices import companion, spectral_radius
 from ...statespace.partition import slices_of
 from ..curved import Curves, held_out_losses, likeliest_priors
@@ -43,11 +44,12 @@ class BentState(NamedTuple):
 
 
 class Bend(NamedTuple):
-    """Curves into one state: their columns, coefficients, and the root of their covariance over that of the news."""
+    """Curves into one state: columns, coefficients, the root of their covariance over the news, and its deviation."""
 
     columns: np.ndarray
     coefficients: np.ndarray
     root: np.ndarray
+    news: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,15 +95,18 @@ class CurvedResponse:
         lagged = LaggedRows.of(np.column_stack([states, there]), [slice(0, n + 1)], record.starts, len(A))
         known = lagged.values[:, n :: n + 1].all(axis=1)
         rows = lagged.at[known]
-        n_knots = min(len(rows) // (_ROWS * n) - n // 2, _MOST_KNOTS)
+        n_knots = min(len(rows) // (_ROWS * n), _MOST_KNOTS)
         if n_knots < _FEWEST_KNOTS:
             return None
         level = states[there].mean(axis=0)
         past, now = states[rows - 1] - level, states[rows] - level
         lines = np.hstack([states[rows - lag] - level for lag in range(1, len(A) + 1)])
         curves = Curves.of(past, n_knots, _TAILS)
-        parts = lines - lines.mean(axis=0), curves(past), now - now.mean(axis=0)
-        bends = _bends(*parts, curves.groups, record.partition.slices)
+        values = np.hstack([lines - lines.mean(axis=0), curves(past), now - now.mean(axis=0)])
+        of_past = slices_of([lines.shape[1], len(curves.scale)])
+        starts = tuple(np.unique(np.searchsorted(rows, record.starts)).tolist())
+        at = LaggedRows(values, of_past, (slice(of_past[-1].stop, values.shape[1]),), starts, rows)
+        bends = _bends(at, curves.groups, record.partition.slices)
         if not bends:
             return None
         scale, slices = np.maximum(states[there].std(axis=0), _TINY), tuple(record.partition.slices)
@@ -138,17 +143,26 @@ class CurvedResponse:
         return found[p:], by_unit, BentState(found[-p:], x[-1], there[-1])
 
     def _bent(self, past, seen):
-        """What curves of the last rows do to the next, and the variance that it has, both (n_rows, n).
+        """What curves of the last rows do to the next, and its variance over that of the news, both (n_rows, n).
 
-        Of states that are not there nothing is known: curves are at their mean.
+        Of states that are not there nothing is known: curves are at their mean. Whether products go on beyond what was
+        seen or not is not known either.
         """
         columns, gone = self.curves(past), self._unseen(seen)
+        further = self._unheld(past) - columns
         pushed, unknown = np.zeros_like(past), np.zeros_like(past)
         for effect, bend in self.bends.items():
-            own = np.where(gone[:, bend.columns], 0.0, columns[:, bend.columns])
+            own, beyond = (np.where(gone, 0.0, part)[:, bend.columns] for part in (columns, further))
             pushed[:, effect] = own @ bend.coefficients
             unknown[:, effect] = np.square(own @ bend.root).sum(axis=1)
+            unknown[:, effect] += np.square(beyond @ bend.coefficients / bend.news)
         return pushed, unknown
+
+    @cached_property
+    def _unheld(self):
+        """The curves with products that are held nowhere beyond what was seen."""
+        widest = np.stack([np.full_like(self.level, -np.inf), np.full_like(self.level, np.inf)])
+        return replace(self.curves, bounds=np.concatenate([widest[None], self.curves.bounds[1:]]))
 
     def _unseen(self, seen):
         """Which curves are of states that are not there, (n_rows, c)."""
@@ -168,39 +182,52 @@ def shown(record):
     return states_of(record)[0], there.repeat(sizes, axis=1)
 
 
-def _bends(lines, columns, now, groups, units):
-    """`Bend` into states, from past and present rows without their means; `units` are the states of each unit."""
-    n, found = lines.shape[1], {}
-    moves = np.flatnonzero(columns.std(axis=0) > _STILL)
+def _bends(rows, groups, units):
+    """`Bend` into states, from rows whose past are lines, then columns in groups; `units` are states of each unit."""
+    lines, columns = rows.past
+    present = rows.values[:, columns.stop :]
+    moves = np.flatnonzero(rows.values[:, columns].std(axis=0) > _STILL)
     order = moves[np.argsort(groups[moves], kind="stable")]
     kinds, sizes = np.unique(groups[order], return_counts=True)
-    past = slices_of([n, *sizes])
-    present = [slice(past[-1].stop + own.start, past[-1].stop + own.stop) for own in units]
-    rows = LaggedRows(np.hstack([lines, columns[:, order], now]), past, present, (0,), np.arange(len(now)))
-    moments, chance = rows.moments(1), _CHANCE / (len(kinds) * len(units))
-    for own, at in zip(units, present, strict=True):
-        kept = np.concatenate([np.arange(past[-1].stop), np.arange(at.start, at.stop)])
-        size = at.stop - at.start
-        into = BlockMoments(
-            moments.sums[:, kept[:, None], kept], moments.n_rows, past, (slice(len(kept) - size, len(kept)),)
-        )
+    past = slices_of([lines.stop, *sizes])
+    found: dict[int, Bend] = {}
+    values = np.hstack([rows.values[:, lines], rows.values[:, lines.stop + order]])
+    chance = _CHANCE / (len(kinds) * len(units))
+    for own in units:
+        now = (slice(past[-1].stop, past[-1].stop + own.stop - own.start),)
+        into = replace(rows, values=np.hstack([values, present[:, own]]), past=past, now=now).moments(1)
         chosen = into.chosen(0, lambda width: chdtri(width, chance))
         if chosen:
-            found |= _confirmed(lines, columns, now, own, [np.flatnonzero(groups == kinds[k - 1]) for k in chosen])
+            places = [np.flatnonzero(groups == kinds[k - 1]) for k in chosen]
+            found |= _confirmed(rows, own, places)
     return found
 
 
-def _confirmed(lines, columns, now, own, chosen):
-    """`Bend` into those states of a unit whose rows that are left out confirm what some groups of columns tell."""
-    n, places, y = lines.shape[1], np.concatenate(chosen), now[:, own]
-    X = np.hstack([lines, columns[:, places]])
-    kinds = np.repeat(np.arange(1 + len(chosen)), [n, *map(len, chosen)])
-    priors = likeliest_priors(X, kinds, y)
-    loss = held_out_losses(lines, y, np.full((y.shape[1], n), _LINE))
-    gain, error = trimmed(((loss - held_out_losses(X, y, priors)) / loss.mean(axis=0)).T)
+def _confirmed(rows, own, chosen):
+    """`Bend` into those states of a unit whose rows that are left out confirm what some groups of columns tell.
+
+    As recorded and less what moves slowly: what two states have in common while they drift is no curve.
+    """
+    lines, columns = rows.past
+    places = np.concatenate(chosen)
+    kinds = np.repeat(np.arange(1 + len(chosen)), [lines.stop, *map(len, chosen)])
+    at = np.concatenate([np.arange(lines.stop), lines.stop + places])
+    both = [(part.values[:, at], part.values[:, columns.stop :][:, own]) for part in (rows, rows.around_lines(LOCAL))]
+    priors = likeliest_priors(both[0][0], kinds, both[0][1])
+    least = np.min([_least_gain(X, y, priors, lines.stop) for X, y in both], axis=0)
+    X, y = both[0]
     found = {}
-    for k in np.flatnonzero(gain - SURE * error > NEGLIGIBLE):
+    for k in np.flatnonzero(least > NEGLIGIBLE):
         root = np.linalg.cholesky(X.T @ X + np.diag(priors[k]))
         spread = np.linalg.inv(root).T  # its square is the covariance
-        found[own.start + int(k)] = Bend(places, (spread @ (spread.T @ (X.T @ y[:, k])))[n:], spread[n:])
+        coefficients = spread @ (spread.T @ (X.T @ y[:, k]))
+        news = float((y[:, k] - X @ coefficients).std())
+        found[own.start + int(k)] = Bend(places, coefficients[lines.stop :], spread[lines.stop :], news)
     return found
+
+
+def _least_gain(X, y, priors, n_lines):
+    """Lower bound on the share of each state's news that columns tell beyond the first ones, on stretches left out."""
+    loss = held_out_losses(X[:, :n_lines], y, np.full((y.shape[1], n_lines), _LINE))
+    gain, error = trimmed(((loss - held_out_losses(X, y, priors)) / loss.mean(axis=0)).T)
+    return gain - SURE * error

@@ -11,7 +11,7 @@ from ..joint import JointRecord
 from . import stream
 from .bends import CurvedResponse, shown
 from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_codes, is_glitch, revised
-from .incidents import DECIDED, HORIZON, LOOKBACK, Incident, Verdict
+from .incidents import DECIDED, HORIZON, LOOKBACK, OUTSIDE, Incident, Verdict
 from .inputs import Followed, bare_nominal, states_of, without_response
 from .learning import learned_plant
 from .nominal import NominalRows, OffSubspace, curved_causes, off_subspace, rows_to_learn_from, scale_dispersion
@@ -41,6 +41,7 @@ _ALARMED = 2.0  # log prior odds that an alarm is of a fault
 _SLIGHT = 0.75  # the same of an alarm of a single row that hardly reaches its threshold
 _AWAITED = 5  # rows after an alarm from which on it may be called slight
 _NAMED = 4.0  # the same of a window that the user names
+_KNOWN = 0.5  # share of the variance of a root's news that is its own, below which it is outside what was learned
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -253,13 +254,13 @@ class RootCauseServer:
             away = self._input_response(record, state)
             messages = self._without_inputs(record, messages, away.response)
             record = JointRecord.from_messages(messages, names=self.names)
-        spread = 1 + away.leverage[:, None]
-        moved: Any = 0.0
+        moved, unsure = 0.0, np.zeros((record.n_samples, len(self.names)))
         if self._bends is not None:
             moved, unsure, state.bends = self._bends.follow(*shown(record), state.bends)
-            messages, spread = self._bends.without(record, messages, moved), spread + unsure
+            messages = self._bends.without(record, messages, moved)
             record = JointRecord.from_messages(messages, names=self.names)
-        wider = np.sqrt(np.broadcast_to(spread, (record.n_samples, len(self.names)))).repeat(self.state_dims, axis=1)
+        spread = 1 + away.leverage[:, None] + unsure
+        wider = np.sqrt(spread).repeat(self.state_dims, axis=1)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
         distance = np.where(found.present, distance, 0.0)
@@ -298,6 +299,7 @@ class RootCauseServer:
             unknown=away.unknown,
             mode=away.mode,
             beyond=away.beyond,
+            unsure=unsure,
             rare=rare,
         )
 
@@ -428,6 +430,9 @@ class RootCauseServer:
         root = int(probability.argmax())
         probability *= self._certainty(root, since.absent)
         kind = noticed or "undecided"
+        if not noticed and (known := since.between(answer.start, incident.last + 1).known(root)) < 1:
+            probability *= known
+            kind = OUTSIDE if known < _KNOWN else kind
         if not noticed and probability[root] >= SURE and self._causes[:, root].any():  # others show what is at fault
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         surprise = np.expm1(since.surprise[:, root] + self._level[root])
