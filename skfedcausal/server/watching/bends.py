@@ -21,13 +21,15 @@ from ...statespace.held_out import LOCAL, LaggedRows
 from ...statespace.matrices import companion, spectral_radius
 from ...statespace.partition import slices_of
 from ..curved import Curves, held_out_losses, likeliest_priors
-from ..links.grades import NEGLIGIBLE, SURE, trimmed
+from ..links.grades import SURE, trimmed
 from .inputs import Outside, states_of, without_response
 from .nominal import off_subspace
 
 _MOST_STATES = 16  # of all units, whose products are looked at
 _MOST_KNOTS, _FEWEST_KNOTS, _ROWS = 12, 5, 20  # of each state within what was seen; rows for each
 _TAILS = 0.0, 0.16  # beyond the bounds of states in products: as far as they were seen, and a standard deviation
+_FOLDS = 4  # of the nominal rows, in each of which curves are those that the others taught
+_WORTH = 0.1  # share of a state's news: curves that surely tell less hardly mislead a linear plant
 _CHANCE = 0.05  # of any curve where there is none
 _RADIUS = 0.999  # largest spectral radius of the response
 _LINE = 1e-9  # prior precision of what is no curve
@@ -68,22 +70,27 @@ class CurvedResponse:
     def learned(cls, plant, record, messages):
         """The response, the plant and messages without it, and what it was, (n_rows, n); None where lines are enough.
 
-        A server whose regressor learns curves by itself keeps them.
+        That is of curves which a quarter of the rows did not teach: thresholds are set on what it leaves. A server
+        whose regressor learns curves by itself keeps them.
         """
-        response = None if getattr(plant, "regressor", None) is not None else cls.learn(plant, record, messages)
-        if response is None:
+        found = None if getattr(plant, "regressor", None) is not None else cls._learn(plant, record, messages)
+        if found is None:
             return None
+        response, rows, held_out = found
         x, there = shown(record)
         bounds = episodes(record.starts, record.n_samples)
-        moved = np.concatenate([response.follow(x[a:b], there[a:b], None)[0] for a, b in bounds])
+        pushed = np.concatenate([response._pushed(x[a:b], there[a:b], response.begun)[0] for a, b in bounds])
+        for effect, values in held_out.items():
+            pushed[rows, effect] = values
+        moved = np.concatenate([response._carried(pushed[a:b], response.begun) for a, b in bounds])
         bare = response.without(record, messages, moved)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said of the whole record already
             return response, clone(plant).fit(bare), bare, moved
 
     @classmethod
-    def learn(cls, plant, record, messages):
-        """Of a record of all units that a plant was fitted to; None where lines are enough.
+    def _learn(cls, plant, record, messages):
+        """The response, rows, and what curves that others taught do in these, by state; None where lines are enough.
 
         So it is where there are many states or few rows, too, and of a plant that wanders.
         """
@@ -106,12 +113,18 @@ class CurvedResponse:
         of_past = slices_of([lines.shape[1], len(curves.scale)])
         starts = tuple(np.unique(np.searchsorted(rows, record.starts)).tolist())
         at = LaggedRows(values, of_past, (slice(of_past[-1].stop, values.shape[1]),), starts, rows)
-        bends = _bends(at, curves.groups, record.partition.slices)
+        bends, held_out = _bends(at, curves.groups, record.partition.slices)
         if not bends:
             return None
         scale, slices = np.maximum(states[there].std(axis=0), _TINY), tuple(record.partition.slices)
         outside = Outside((states - level) / scale, off_subspace(messages, record), slices)
-        return cls(A, curves, bends, level, scale, outside, slices)
+        return cls(A, curves, bends, level, scale, outside, slices), rows, held_out
+
+    @property
+    def begun(self):
+        """State before the first row of an episode: nothing is known of the rows before."""
+        p, n = self.A.shape[:2]
+        return BentState(np.zeros((p, n)), self.level, np.zeros(n, dtype=bool))
 
     def follow(self, x, there, state):
         """Response of the next rows of an episode, how much less news counts, by unit, and the state after them.
@@ -130,24 +143,28 @@ class CurvedResponse:
             Variance of what curves are wrong by, over that of the news.
         state : BentState
         """
-        p, n = self.A.shape[:2]
-        if state is None:  # nothing is known of the rows before
-            state = BentState(np.zeros((p, n)), self.level, np.zeros(n, dtype=bool))
-        past = np.vstack([state.states, x[:-1]]) - self.level
-        pushed, unknown = self._bent(past, np.vstack([state.there, there[:-1]]))
-        found = np.vstack([state.responses, pushed])
+        state = self.begun if state is None else state
+        pushed, unknown = self._pushed(x, there, state)
+        found = self._carried(pushed, state)
+        by_unit = np.column_stack([unknown[:, own].mean(axis=1) for own in self.slices])
+        last = np.vstack([state.responses, found])[-len(self.A) :]
+        return found, by_unit, BentState(last, x[-1], there[-1])
+
+    def _carried(self, pushed, state):
+        """Response from what curves do to each row, both (n_rows, n)."""
+        p, found = len(self.A), np.vstack([state.responses, pushed])
         for t in range(p, len(found)):
             for lag, A in enumerate(self.A, 1):
                 found[t] += A @ found[t - lag]
-        by_unit = np.column_stack([unknown[:, own].mean(axis=1) for own in self.slices])
-        return found[p:], by_unit, BentState(found[-p:], x[-1], there[-1])
+        return found[p:]
 
-    def _bent(self, past, seen):
-        """What curves of the last rows do to the next, and its variance over that of the news, both (n_rows, n).
+    def _pushed(self, x, there, state):
+        """What curves do to rows after a state, and its variance over that of the news, both (n_rows, n).
 
         Of states that are not there nothing is known: curves are at their mean. Whether products go on beyond what was
         seen or not is not known either.
         """
+        past, seen = np.vstack([state.states, x[:-1]]) - self.level, np.vstack([state.there, there[:-1]])
         columns, gone = self.curves(past), self._unseen(seen)
         further = self._unheld(past) - columns
         pushed, unknown = np.zeros_like(past), np.zeros_like(past)
@@ -183,7 +200,10 @@ def shown(record):
 
 
 def _bends(rows, groups, units):
-    """`Bend` into states, from rows whose past are lines, then columns in groups; `units` are states of each unit."""
+    """`Bend` into states, and what those without a fold of the rows do in it, (n_rows,), both by state.
+
+    From rows whose past are lines and then columns in groups; `units` are the states of each unit.
+    """
     lines, columns = rows.past
     present = rows.values[:, columns.stop :]
     moves = np.flatnonzero(rows.values[:, columns].std(axis=0) > _STILL)
@@ -191,6 +211,7 @@ def _bends(rows, groups, units):
     kinds, sizes = np.unique(groups[order], return_counts=True)
     past = slices_of([lines.stop, *sizes])
     found: dict[int, Bend] = {}
+    held_out: dict[int, np.ndarray] = {}
     values = np.hstack([rows.values[:, lines], rows.values[:, lines.stop + order]])
     chance = _CHANCE / (len(kinds) * len(units))
     for own in units:
@@ -199,12 +220,13 @@ def _bends(rows, groups, units):
         chosen = into.chosen(0, lambda width: chdtri(width, chance))
         if chosen:
             places = [np.flatnonzero(groups == kinds[k - 1]) for k in chosen]
-            found |= _confirmed(rows, own, places)
-    return found
+            for effect, (bend, told) in _confirmed(rows, own, places).items():
+                found[effect], held_out[effect] = bend, told
+    return found, held_out
 
 
 def _confirmed(rows, own, chosen):
-    """`Bend` into those states of a unit whose rows that are left out confirm what some groups of columns tell.
+    """The same of the states of a unit whose rows that are left out confirm what some groups of columns tell.
 
     As recorded and less what moves slowly: what two states have in common while they drift is no curve.
     """
@@ -217,13 +239,23 @@ def _confirmed(rows, own, chosen):
     least = np.min([_least_gain(X, y, priors, lines.stop) for X, y in both], axis=0)
     X, y = both[0]
     found = {}
-    for k in np.flatnonzero(least > NEGLIGIBLE):
+    for k in np.flatnonzero(least > _WORTH):
         root = np.linalg.cholesky(X.T @ X + np.diag(priors[k]))
         spread = np.linalg.inv(root).T  # its square is the covariance
         coefficients = spread @ (spread.T @ (X.T @ y[:, k]))
         news = float((y[:, k] - X @ coefficients).std())
-        found[own.start + int(k)] = Bend(places, coefficients[lines.stop :], spread[lines.stop :], news)
+        bend = Bend(places, coefficients[lines.stop :], spread[lines.stop :], news)
+        found[own.start + int(k)] = bend, _held_out(X, y[:, k], priors[k], lines.stop)
     return found
+
+
+def _held_out(X, y, prior, n_lines):
+    """What columns beyond the first ones tell in each fold by coefficients that the others taught, (n_rows,)."""
+    G, g, told = X.T @ X + np.diag(prior), X.T @ y, []
+    for part, seen in zip(np.array_split(X, _FOLDS), np.array_split(y, _FOLDS), strict=True):
+        coefficients = np.linalg.solve(G - part.T @ part, g - part.T @ seen)
+        told.append(part[:, n_lines:] @ coefficients[n_lines:])
+    return np.concatenate(told)
 
 
 def _least_gain(X, y, priors, n_lines):

@@ -95,14 +95,14 @@ class RootCauseServer:
         self.dims = self.state_dims + self.outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
         learned = learned_plant(plant, rows, self.slices, in_blocks=self._response is None)
-        states = rows.x
+        whole = rows  # with what curves do to the states
         if self._bends is not None:
             moved = moved[rows_to_learn_from(record)[0]]
-            learned, states = replace(learned, predicted=learned.predicted + moved), states + moved
+            learned, whole = replace(learned, predicted=learned.predicted + moved), rows._replace(x=rows.x + moved)
         self.is_whole = learned.is_whole
         self.monitor, self.model = learned.monitor, learned.monitor.model
         self.level, self._causes = learned.level, learned.causes
-        self._curved = curved_causes(states, rows.starts, self.slices) if self.is_whole else None
+        self._curved = curved_causes(whole.x, rows.starts, self.slices) if self.is_whole else None
         self.level.of_modes = self._response is not None and self._response.tells_modes
         self._usual = np.concatenate(learned.given).mean(axis=0)
         self._onset_rule = OnsetRule.learn(learned.given, self._usual, self.prior, self.monitor.energy.shared())
@@ -110,7 +110,7 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
-        self.slow = SlowWatch.learn(rows, self.slices, self.run_length / self.share) if self.is_whole else None
+        self.slow = SlowWatch.learn(whole, self.slices, self.run_length / self.share) if self.is_whole else None
         run_length = self.run_length if self.slow is None else self.run_length / (1 - self.share)
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
         self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length, self._rng)
@@ -269,7 +269,7 @@ class RootCauseServer:
         scaled /= wider
         levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, away.doubt)
         levels /= point.spread
-        rare, states = np.zeros((record.n_samples, 0, len(self.names))), found.states - point.states
+        rare, states = np.zeros((record.n_samples, 0, len(self.names))), found.states + moved - point.states
         states = np.where(found.present.repeat(self.state_dims, axis=1), states, 0.0)
         if self.slow is not None:
             there = found.present & self.monitor.sensors.as_usual(record)  # fewer sensors vary otherwise
