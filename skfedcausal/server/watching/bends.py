@@ -79,7 +79,8 @@ class CurvedResponse:
         response, rows, held_out = found
         x, there = shown(record)
         bounds = episodes(record.starts, record.n_samples)
-        pushed = np.concatenate([response._pushed(x[a:b], there[a:b], response.begun)[0] for a, b in bounds])
+        columns = [response._past(x[a:b], there[a:b], response.begun)[1] for a, b in bounds]
+        pushed = np.concatenate([response._pushed(of) for of in columns])
         for effect, values in held_out.items():
             pushed[rows, effect] = values
         moved = np.concatenate([response._carried(pushed[a:b], response.begun) for a, b in bounds])
@@ -144,8 +145,8 @@ class CurvedResponse:
         state : BentState
         """
         state = self.begun if state is None else state
-        pushed, unknown = self._pushed(x, there, state)
-        found = self._carried(pushed, state)
+        past, columns = self._past(x, there, state)
+        unknown, found = self._unknown(past, columns), self._carried(self._pushed(columns), state)
         by_unit = np.column_stack([unknown[:, own].mean(axis=1) for own in self.slices])
         last = np.vstack([state.responses, found])[-len(self.A) :]
         return found, by_unit, BentState(last, x[-1], there[-1])
@@ -158,22 +159,30 @@ class CurvedResponse:
                 found[t] += A @ found[t - lag]
         return found[p:]
 
-    def _pushed(self, x, there, state):
-        """What curves do to rows after a state, and its variance over that of the news, both (n_rows, n).
+    def _past(self, x, there, state):
+        """States before rows that follow a state, and what curves make of them, (n_rows, n) and (n_rows, c).
 
-        Of states that are not there nothing is known: curves are at their mean. Whether products go on beyond what was
-        seen or not is not known either.
+        Of states that are not there nothing is known: their curves are at their mean.
         """
         past, seen = np.vstack([state.states, x[:-1]]) - self.level, np.vstack([state.there, there[:-1]])
-        columns, gone = self.curves(past), self._unseen(seen)
-        further = self._unheld(past) - columns
-        pushed, unknown = np.zeros_like(past), np.zeros_like(past)
+        return past, np.where(self._unseen(seen), 0.0, self.curves(past))
+
+    def _pushed(self, columns):
+        """What curves do to the next states, (n_rows, n)."""
+        pushed = np.zeros((len(columns), len(self.level)))
         for effect, bend in self.bends.items():
-            own, beyond = (np.where(gone, 0.0, part)[:, bend.columns] for part in (columns, further))
-            pushed[:, effect] = own @ bend.coefficients
+            pushed[:, effect] = columns[:, bend.columns] @ bend.coefficients
+        return pushed
+
+    def _unknown(self, past, columns):
+        """The variance of that over the news, (n_rows, n): whether products go on beyond what was seen is open, too."""
+        unknown, further = np.zeros((len(past), len(self.level))), self._unheld(past)
+        for effect, bend in self.bends.items():
+            own = columns[:, bend.columns]
+            beyond = np.where(own != 0, further[:, bend.columns] - own, 0.0)
             unknown[:, effect] = np.square(own @ bend.root).sum(axis=1)
             unknown[:, effect] += np.square(beyond @ bend.coefficients / bend.news)
-        return pushed, unknown
+        return unknown
 
     @cached_property
     def _unheld(self):
@@ -212,11 +221,14 @@ def _bends(rows, groups, units):
     past = slices_of([lines.stop, *sizes])
     found: dict[int, Bend] = {}
     held_out: dict[int, np.ndarray] = {}
-    values = np.hstack([rows.values[:, lines], rows.values[:, lines.stop + order]])
+    n_past, n_now = past[-1].stop, present.shape[1]
+    values = np.hstack([rows.values[:, lines], rows.values[:, lines.stop + order], present])
+    moments = replace(rows, values=values, past=past, now=(slice(n_past, n_past + n_now),)).moments(1)
     chance = _CHANCE / (len(kinds) * len(units))
     for own in units:
-        now = (slice(past[-1].stop, past[-1].stop + own.stop - own.start),)
-        into = replace(rows, values=np.hstack([values, present[:, own]]), past=past, now=now).moments(1)
+        used = np.concatenate([np.arange(n_past), n_past + np.arange(own.start, own.stop)])
+        now = (slice(n_past, len(used)),)
+        into = replace(moments, sums=moments.sums[:, used[:, None], used], now=now)
         chosen = into.chosen(0, lambda width: chdtri(width, chance))
         if chosen:
             places = [np.flatnonzero(groups == kinds[k - 1]) for k in chosen]
@@ -234,10 +246,12 @@ def _confirmed(rows, own, chosen):
     places = np.concatenate(chosen)
     kinds = np.repeat(np.arange(1 + len(chosen)), [lines.stop, *map(len, chosen)])
     at = np.concatenate([np.arange(lines.stop), lines.stop + places])
-    both = [(part.values[:, at], part.values[:, columns.stop :][:, own]) for part in (rows, rows.around_lines(LOCAL))]
-    priors = likeliest_priors(both[0][0], kinds, both[0][1])
-    least = np.min([_least_gain(X, y, priors, lines.stop) for X, y in both], axis=0)
+    at = np.concatenate([at, columns.stop + np.arange(own.start, own.stop)])
+    used = replace(rows, values=rows.values[:, at])
+    both = [np.split(part.values, [len(kinds)], axis=1) for part in (used, used.around_lines(LOCAL))]
     X, y = both[0]
+    priors = likeliest_priors(X, kinds, y)
+    least = np.min([_least_gain(past, now, priors, lines.stop) for past, now in both], axis=0)
     found = {}
     for k in np.flatnonzero(least > _WORTH):
         root = np.linalg.cholesky(X.T @ X + np.diag(priors[k]))
