@@ -32,9 +32,7 @@ _FOLDS = 4  # of the nominal rows, in each of which curves are those that the ot
 _WORTH = 0.1  # share of a state's news: curves that surely tell less hardly mislead a linear plant
 _CHANCE = 0.05  # of any curve where there is none
 _RADIUS = 0.999  # largest spectral radius of the response
-_LINE = 1e-9  # prior precision of what is no curve
-_TINY = 1e-12
-_STILL = 1e-6  # deviation of a column that tells nothing
+_TINY = 1e-9  # prior precision of what is no curve, and deviation of a column that tells nothing
 
 
 class BentState(NamedTuple):
@@ -73,24 +71,24 @@ class CurvedResponse:
         That is of curves which a quarter of the rows did not teach: thresholds are set on what it leaves. A server
         whose regressor learns curves by itself keeps them.
         """
-        found = None if getattr(plant, "regressor", None) is not None else cls._learn(plant, record, messages)
+        found = None if getattr(plant, "regressor", None) is not None else cls.learn(plant, record, messages)
         if found is None:
             return None
         response, rows, held_out = found
         x, there = shown(record)
         bounds = episodes(record.starts, record.n_samples)
-        columns = [response._past(x[a:b], there[a:b], response.begun)[1] for a, b in bounds]
-        pushed = np.concatenate([response._pushed(of) for of in columns])
+        columns = [response.past(x[a:b], there[a:b], response.begun)[1] for a, b in bounds]
+        pushed = np.concatenate([response.pushed(of) for of in columns])
         for effect, values in held_out.items():
             pushed[rows, effect] = values
-        moved = np.concatenate([response._carried(pushed[a:b], response.begun) for a, b in bounds])
+        moved = np.concatenate([response.carried(pushed[a:b], response.begun) for a, b in bounds])
         bare = response.without(record, messages, moved)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said of the whole record already
             return response, clone(plant).fit(bare), bare, moved
 
     @classmethod
-    def _learn(cls, plant, record, messages):
+    def learn(cls, plant, record, messages):
         """The response, rows, and what curves that others taught do in these, by state; None where lines are enough.
 
         So it is where there are many states or few rows, too, and of a plant that wanders.
@@ -145,13 +143,13 @@ class CurvedResponse:
         state : BentState
         """
         state = self.begun if state is None else state
-        past, columns = self._past(x, there, state)
-        unknown, found = self._unknown(past, columns), self._carried(self._pushed(columns), state)
+        past, columns = self.past(x, there, state)
+        unknown, found = self._unknown(past, columns), self.carried(self.pushed(columns), state)
         by_unit = np.column_stack([unknown[:, own].mean(axis=1) for own in self.slices])
         last = np.vstack([state.responses, found])[-len(self.A) :]
         return found, by_unit, BentState(last, x[-1], there[-1])
 
-    def _carried(self, pushed, state):
+    def carried(self, pushed, state):
         """Response from what curves do to each row, both (n_rows, n)."""
         p, found = len(self.A), np.vstack([state.responses, pushed])
         for t in range(p, len(found)):
@@ -159,7 +157,7 @@ class CurvedResponse:
                 found[t] += A @ found[t - lag]
         return found[p:]
 
-    def _past(self, x, there, state):
+    def past(self, x, there, state):
         """States before rows that follow a state, and what curves make of them, (n_rows, n) and (n_rows, c).
 
         Of states that are not there nothing is known: their curves are at their mean.
@@ -167,7 +165,7 @@ class CurvedResponse:
         past, seen = np.vstack([state.states, x[:-1]]) - self.level, np.vstack([state.there, there[:-1]])
         return past, np.where(self._unseen(seen), 0.0, self.curves(past))
 
-    def _pushed(self, columns):
+    def pushed(self, columns):
         """What curves do to the next states, (n_rows, n)."""
         pushed = np.zeros((len(columns), len(self.level)))
         for effect, bend in self.bends.items():
@@ -215,7 +213,7 @@ def _bends(rows, groups, units):
     """
     lines, columns = rows.past
     present = rows.values[:, columns.stop :]
-    moves = np.flatnonzero(rows.values[:, columns].std(axis=0) > _STILL)
+    moves = np.flatnonzero(rows.values[:, columns].std(axis=0) > _TINY)
     order = moves[np.argsort(groups[moves], kind="stable")]
     kinds, sizes = np.unique(groups[order], return_counts=True)
     past = slices_of([lines.stop, *sizes])
@@ -274,6 +272,6 @@ def _held_out(X, y, prior, n_lines):
 
 def _least_gain(X, y, priors, n_lines):
     """Lower bound on the share of each state's news that columns tell beyond the first ones, on stretches left out."""
-    loss = held_out_losses(X[:, :n_lines], y, np.full((y.shape[1], n_lines), _LINE))
+    loss = held_out_losses(X[:, :n_lines], y, np.full((y.shape[1], n_lines), _TINY))
     gain, error = trimmed(((loss - held_out_losses(X, y, priors)) / loss.mean(axis=0)).T)
     return gain - SURE * error

@@ -98,7 +98,10 @@ class RootCauseServer:
         whole = rows  # with what curves do to the states
         if self._bends is not None:
             moved = moved[rows_to_learn_from(record)[0]]
-            learned, whole = replace(learned, predicted=learned.predicted + moved), rows._replace(x=rows.x + moved)
+            learned, whole = (
+                replace(learned, predicted=learned.predicted + moved),
+                NominalRows(rows.J, rows.x + moved, *rows[2:]),
+            )
         self.is_whole = learned.is_whole
         self.monitor, self.model = learned.monitor, learned.monitor.model
         self.level, self._causes = learned.level, learned.causes
