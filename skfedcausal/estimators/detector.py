@@ -496,9 +496,9 @@ class FederatedRCADetector(WatchingDetector):
             below a probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
             ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", "drift" of a
             level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself, or
-            "level", "quieter" or "louder" of what lasts; in a
-            stream also "switch" of an alarm that was told and found to be a switch between campaigns, or how the
-            plant ran before the stream began),
+            "level", "quieter" or "louder" of what lasts, or "outside what was learned" where states act along curves
+            and went further than these were seen; in a stream also "switch" of an alarm that was told and found to be a
+            switch between campaigns, or how the plant ran before the stream began),
             ``repeats`` [(detected, end), ...] of later alarms of the same fault, and ``status``: "active", "running at
             a new level since ..." of a fault that lasts after its alarm until it is acknowledged, or "ended".
             Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a

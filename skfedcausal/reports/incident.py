@@ -18,6 +18,7 @@ _KIND = {
     "sensor held": "A sensor is stuck at one value.",
     "unit held": "All values of the unit are stuck.",
     "status": "A value that never changed before has changed.",
+    "outside what was learned": "The states went where the nominal record does not show how they act on each other.",
     "undecided": "Process fault or sensor fault: cannot be distinguished.",
 }
 _AROUND = 120  # rows of the measurements before and after an incident

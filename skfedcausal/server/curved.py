@@ -34,34 +34,37 @@ class Curves:
     """Kinks of columns, beyond what was seen too, and products of two columns, all less what is linear in them."""
 
     knots: np.ndarray  # (n_knots, m), even
-    low: np.ndarray  # range of the columns in the record, in which products are held
-    high: np.ndarray
+    bounds: np.ndarray  # (n_bounds, 2, m) in which the columns are held in products, of all with all
     lines: np.ndarray  # (1 + m, c)
     scale: np.ndarray  # (c,)
 
     @classmethod
-    def of(cls, x, n_knots):
-        """Those of columns (n_samples, m), whose knots go on for half their range at both ends."""
+    def of(cls, x, n_knots, tails=(0.0,)):
+        """Those of columns (n_samples, m), whose knots go on for half their range at both ends.
+
+        In products they are held between quantiles, with each of some `tails` beyond them.
+        """
         low, high = x.min(axis=0), x.max(axis=0)
         wide = (high - low) / 2
         knots = np.linspace(low - wide, high + wide, 2 * n_knots)
-        pairs = np.triu_indices(x.shape[1], 1)
-        scale = np.concatenate([np.tile(x.std(axis=0), 2 * n_knots), np.prod(x.std(axis=0)[list(pairs)], axis=0)])
-        plain = cls(knots, low, high, np.zeros((1 + x.shape[1], len(scale))), np.where(scale > 0, scale, np.inf))
+        bounds = np.array([np.quantile(x, (tail, 1 - tail), axis=0) for tail in tails])
+        held = [np.clip(x, *ends).std(axis=0) for ends in bounds]
+        scale = np.concatenate([np.tile(x.std(axis=0), 2 * n_knots), *(one[0] for one in _products(held))])
+        plain = cls(knots, bounds, np.zeros((1 + x.shape[1], len(scale))), np.where(scale > 0, scale, np.inf))
         lines = np.linalg.lstsq(_with_level(x), plain(x), rcond=None)[0]
         return replace(plain, lines=lines)
 
     def __call__(self, x):
-        held = np.clip(x, self.low, self.high)
-        first, second = np.triu_indices(x.shape[1], 1)
         kinks = np.maximum(x[:, None] - self.knots, 0.0).reshape(len(x), -1)
-        return np.hstack([kinks, held[:, first] * held[:, second]]) / self.scale - _with_level(x) @ self.lines
+        products = _products([np.clip(x, *ends) for ends in self.bounds])
+        return np.hstack([kinks, *products]) / self.scale - _with_level(x) @ self.lines
 
     @property
     def groups(self):
-        """Number of the column whose kinks curves are, m for products, (c,)."""
+        """Number of the column whose kinks curves are, from m on that of the pair whose products they are, (c,)."""
         m = self.knots.shape[1]
-        return np.concatenate([np.tile(np.arange(m), len(self.knots)), np.full(m * (m - 1) // 2, m)])
+        pairs = np.tile(m + np.arange(m * (m - 1) // 2), len(self.bounds) ** 2)
+        return np.concatenate([np.tile(np.arange(m), len(self.knots)), pairs])
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +111,13 @@ class CurvedPlant:
         return np.array(found[-len(change) :])
 
 
+def _products(held):
+    """Products of two columns, those held in some bounds by those held in some, (n_samples, n_pairs) for each."""
+    held = [np.atleast_2d(one) for one in held]
+    first, second = np.triu_indices(held[0].shape[1], 1)
+    return [one[:, first] * other[:, second] for one in held for other in held]
+
+
 def _with_level(x):
     return np.hstack([np.ones((len(x), 1)), x])
 
@@ -141,12 +151,13 @@ def curved_plant(h, u, starts, noise, n_lags=1):
     curves = Curves.of(past, n_knots)
     line, bent = _with_level(past), curves(past)
     X, m = np.hstack([line, bent]), x.shape[1]
-    priors = _priors(X, np.concatenate([np.arange(m + 1), m + 1 + curves.groups]), now)
-    is_given = np.concatenate([np.ones(m + 1, dtype=bool), (curves.groups >= n) & (curves.groups < m)])
+    groups = np.minimum(curves.groups, m)  # products have one prior
+    priors = likeliest_priors(X, np.concatenate([np.arange(m + 1), m + 1 + groups]), now)
+    is_given = np.concatenate([np.ones(m + 1, dtype=bool), (groups >= n) & (groups < m)])
     late = _later_lags(x, rows, starts, n_lags)
     given = np.hstack([priors[:, is_given], np.full((n, late.shape[1]), _TINY)])  # curves of inputs are known without
-    loss = _losses(np.hstack([X[:, is_given], late]), now, given)
-    gain, error = trimmed(((loss - _losses(X, now, priors)) / loss.mean(axis=0)).T)
+    loss = held_out_losses(np.hstack([X[:, is_given], late]), now, given)
+    gain, error = trimmed(((loss - held_out_losses(X, now, priors)) / loss.mean(axis=0)).T)
     if (gain - stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT) * error).max() < NEGLIGIBLE:
         return None
     plants, news = _drawn(curves, past, now, priors, noise)
@@ -154,7 +165,7 @@ def curved_plant(h, u, starts, noise, n_lags=1):
     return CurvedPlant(curves, plants, symmetric_root(news.T @ news / len(news)), past[chosen, :n])
 
 
-def _priors(X, groups, now):
+def likeliest_priors(X, groups, now):
     """Prior precisions (n, q) of the coefficients of every state in units of its news: the likeliest ones by group.
 
     By MacKay's updates; the first column, a level, is free.
@@ -182,7 +193,7 @@ def _later_lags(x, rows, starts, n_lags):
     return np.hstack([np.zeros((len(rows), 0)), *late])
 
 
-def _losses(X, now, priors):
+def held_out_losses(X, now, priors):
     """Mean squares (n_blocks, n) of what is missed on stretches left out."""
     edges = np.linspace(0, len(X), N_BLOCKS + 1).astype(int)
     G, g, found = X.T @ X, X.T @ now, np.empty((N_BLOCKS, now.shape[1]))

@@ -9,11 +9,12 @@ from scipy.special import expit
 from ...statespace.episodes import episodes
 from ..joint import JointRecord
 from . import stream
+from .bends import CurvedResponse, shown
 from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_codes, is_glitch, revised
-from .incidents import DECIDED, HORIZON, LOOKBACK, Incident, Verdict
+from .incidents import DECIDED, HORIZON, LOOKBACK, OUTSIDE, Incident, Verdict
 from .inputs import Followed, bare_nominal, states_of, without_response
 from .learning import learned_plant
-from .nominal import NominalRows, OffSubspace, curved_causes, off_subspace, scale_dispersion
+from .nominal import NominalRows, OffSubspace, curved_causes, off_subspace, rows_to_learn_from, scale_dispersion
 from .operating import LARGE, OperatingPoint, fault_end
 from .posterior import (
     SURE,
@@ -40,6 +41,7 @@ _ALARMED = 2.0  # log prior odds that an alarm is of a fault
 _SLIGHT = 0.75  # the same of an alarm of a single row that hardly reaches its threshold
 _AWAITED = 5  # rows after an alarm from which on it may be called slight
 _NAMED = 4.0  # the same of a window that the user names
+_KNOWN = 0.5  # share of the variance of a root's news that is its own, below which it is outside what was learned
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -56,6 +58,7 @@ class RootCauseServer:
     visited: Any = ()  # segments of the nominal record at levels of their own
     learner: Any = None  # what learns the plant, where it may be learned again from the rows of a stream
     _curved: Any = None  # which units act on which by their size
+    _bends: Any = None  # CurvedResponse of a plant whose states act along curves
     slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
@@ -79,6 +82,9 @@ class RootCauseServer:
         if record.u is not None:
             self._response, self._outside_inputs, messages = bare_nominal(record, messages)
             record = JointRecord.from_messages(messages, names=plant.names_)
+        elif (found := CurvedResponse.learned(plant, record, messages)) is not None:
+            self._bends, plant, messages, moved = found
+            record = JointRecord.from_messages(messages, names=plant.names_)
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
         rows = NominalRows.of(plant, messages, record, self._rng)
@@ -89,10 +95,17 @@ class RootCauseServer:
         self.dims = self.state_dims + self.outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
         learned = learned_plant(plant, rows, self.slices, in_blocks=self._response is None)
+        whole = rows  # with what curves do to the states
+        if self._bends is not None:
+            moved = moved[rows_to_learn_from(record)[0]]
+            learned, whole = (
+                replace(learned, predicted=learned.predicted + moved),
+                NominalRows(rows.J, rows.x + moved, *rows[2:]),
+            )
         self.is_whole = learned.is_whole
         self.monitor, self.model = learned.monitor, learned.monitor.model
         self.level, self._causes = learned.level, learned.causes
-        self._curved = curved_causes(rows.x, rows.starts, self.slices) if self.is_whole else None
+        self._curved = curved_causes(whole.x, rows.starts, self.slices) if self.is_whole else None
         self.level.of_modes = self._response is not None and self._response.tells_modes
         self._usual = np.concatenate(learned.given).mean(axis=0)
         self._onset_rule = OnsetRule.learn(learned.given, self._usual, self.prior, self.monitor.energy.shared())
@@ -100,7 +113,7 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
-        self.slow = SlowWatch.learn(rows, self.slices, self.run_length / self.share) if self.is_whole else None
+        self.slow = SlowWatch.learn(whole, self.slices, self.run_length / self.share) if self.is_whole else None
         run_length = self.run_length if self.slow is None else self.run_length / (1 - self.share)
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
         self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length, self._rng)
@@ -244,16 +257,22 @@ class RootCauseServer:
             away = self._input_response(record, state)
             messages = self._without_inputs(record, messages, away.response)
             record = JointRecord.from_messages(messages, names=self.names)
-        spread = 1 + away.leverage[:, None]
+        moved, unsure = 0.0, np.zeros((record.n_samples, len(self.names)))
+        if self._bends is not None:
+            moved, unsure, state.bends = self._bends.follow(*shown(record), state.bends)
+            messages = self._bends.without(record, messages, moved)
+            record = JointRecord.from_messages(messages, names=self.names)
+        spread = 1 + away.leverage[:, None] + unsure
+        wider = np.sqrt(spread).repeat(self.state_dims, axis=1)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
         distance = np.where(found.present, distance, 0.0)
         surprise = np.where(found.present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
         scaled = found.scaled - found.present.repeat(self.state_dims, axis=1) * point.scaled
-        scaled /= np.sqrt(spread)
+        scaled /= wider
         levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, away.doubt)
         levels /= point.spread
-        rare, states = np.zeros((record.n_samples, 0, len(self.names))), found.states - point.states
+        rare, states = np.zeros((record.n_samples, 0, len(self.names))), found.states + moved - point.states
         states = np.where(found.present.repeat(self.state_dims, axis=1), states, 0.0)
         if self.slow is not None:
             there = found.present & self.monitor.sensors.as_usual(record)  # fewer sensors vary otherwise
@@ -269,7 +288,7 @@ class RootCauseServer:
         return Evidence(
             first,
             scaled=scaled,
-            predicted=found.predicted - point.predicted,
+            predicted=found.predicted + moved - point.predicted,
             states=states,
             surprise=surprise,
             given_others=np.log1p(found.given_others / point.given / spread / self._usual),
@@ -278,11 +297,12 @@ class RootCauseServer:
             absent=~found.present,
             levels=levels,
             events=events,
-            errors=found.errors / np.sqrt(spread),
+            errors=found.errors / wider,
             distance=distance,
             unknown=away.unknown,
             mode=away.mode,
             beyond=away.beyond,
+            unsure=unsure,
             rare=rare,
         )
 
@@ -413,6 +433,9 @@ class RootCauseServer:
         root = int(probability.argmax())
         probability *= self._certainty(root, since.absent)
         kind = noticed or "undecided"
+        if not noticed and (known := since.between(answer.start, incident.last + 1).known(root)) < 1:
+            probability *= known
+            kind = OUTSIDE if known < _KNOWN else kind
         if not noticed and probability[root] >= SURE and self._causes[:, root].any():  # others show what is at fault
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         surprise = np.expm1(since.surprise[:, root] + self._level[root])

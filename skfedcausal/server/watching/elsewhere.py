@@ -135,6 +135,7 @@ def _go_on_with(server, messages, state):
     alone = type(state)(point=server.nominal_point, position=state.position - len(messages[server.names[0]].z))
     rows = server.evidence(messages, alone)
     state.own, state.monitor, state.averages, state.slow = server, alone.monitor, alone.averages, alone.slow
+    state.bends = alone.bends
     state.point, state.known, state.incidents, state.last = server.nominal_point, [], [], None
     state.rows = rows.between(max(rows.first + 1, rows.stop - len(state.rows.scaled)), rows.stop)
     state.followed, state.drift, state.drifting = Followed(), 0.0, Drifting()

@@ -48,6 +48,7 @@ class Evidence(NamedTuple):
     unknown : whether inputs are where the plant is not known, (n_rows,), 2 where it has to be learned
     mode : place of the mode that inputs tell, (n_rows,), -1 for none
     beyond : how far inputs are beyond their ranges in the nominal record, (n_rows,)
+    unsure : variance of what curves of the states are wrong by, over that of the news of each unit, (n_rows, n_units)
     rare : return periods of what lasts, (n_rows, n_kinds, n_units), see :mod:`.slow`; of no kind where none is learned
     """
 
@@ -67,6 +68,7 @@ class Evidence(NamedTuple):
     unknown: np.ndarray
     mode: np.ndarray
     beyond: np.ndarray
+    unsure: np.ndarray
     rare: np.ndarray
 
     @property
@@ -84,6 +86,10 @@ class Evidence(NamedTuple):
         parts = [part[1:] for part in (self, *later)]
         return Evidence(self.first, *map(np.concatenate, zip(*parts, strict=True)))
 
+    def known(self, unit):
+        """Share of the variance of a unit's news in these rows that is no error of curves beyond what was seen."""
+        return float((1 / (1 + self.unsure[:, unit])).mean())
+
     def of_units(self, units, states, weight):
         """The rows of some units and their states alone, scaled by what errors of these weigh, (n, n)."""
         by_state, by_unit = ("errors", "predicted", "states", "scaled"), dict.fromkeys(_BY_UNIT, units)
@@ -93,7 +99,18 @@ class Evidence(NamedTuple):
         return Evidence(self.first, **part | {"scaled": part["errors"] @ weight})
 
 
-_BY_UNIT = ("surprise", "given_others", "surplus", "outside", "absent", "levels", "events", "distance", "rare")
+_BY_UNIT = (
+    "surprise",
+    "given_others",
+    "surplus",
+    "outside",
+    "absent",
+    "levels",
+    "events",
+    "distance",
+    "unsure",
+    "rare",
+)
 
 
 # -- jumps -----------------------------------------------------------------------------------------------

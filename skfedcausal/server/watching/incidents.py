@@ -16,6 +16,7 @@ HORIZON = 80  # steps after the alarm until which an answer is revised
 LASTS = 2 * HORIZON  # steps at a new operating point that are still told as steps of the fault that led there
 UNDECIDED = "undecided"
 SWITCH = "switch"  # kind of what was an alarm until it was found to lead to another nominal operating point
+OUTSIDE = "outside what was learned"  # kind of what states did where curves of the nominal record do not reach
 NO_FAULT = ("drift", SWITCH)  # kinds whose rows are none of a fault
 DECIDED = 0.5  # probability from which a root is named
 _HARDLY = 1.2  # times a threshold that false alarms of a budget seldom reach
@@ -36,7 +37,7 @@ class Verdict:
     probability : that each unit is the root, (n_units,)
     first_rows : row in which each unit's own surprise was first out of bounds, -1 if never, (n_units,)
     kind : of fault at the root, "process", "sensor" or "undecided", what the unit notices itself, or "drift" of what
-        was followed without an alarm, or "switch" to another nominal operating point
+        was followed without an alarm, "switch" to another nominal operating point, or `OUTSIDE`
     end : last row of the fault, None where it is not known beside the last alarm
     resumes : whether a fault of each unit may be that of the incident before, (n_units,), None if of none
     lasting : first alarms of the incidents before it that last

@@ -21,6 +21,7 @@ _REMEMBERED = 1000  # rows after an incident in which a drift of its root is of 
 _MOST_INPUTS = 3  # levels of the inputs besides the present one at which an operating point is the same
 _AFTER = 3  # rows beside a fault that may be out of the ordinary without it
 _PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
+_EVIDENCE = "monitor", "averages", "position", "inputs", "bends", "noticing", "slow"  # what forming evidence moves
 _TOGETHER = 20  # pieces of as few rows that are put to the rows before at once where nothing happens in them
 
 
@@ -41,6 +42,7 @@ class StreamState:
     standing: list = field(default_factory=list)  # Standing of what lasts after its alarm
     last: Incident | None = None  # the one that began last
     inputs: Any = None  # InputState of a plant with inputs
+    bends: Any = None  # BentState of a plant whose states act along curves
     modes: Any = None  # Modes of a plant whose inputs tell them
     learning: range | None = None  # rows without alarms, from which an operating point is learned
     noticing: np.ndarray | int = 0  # for how many rows each unit has been noticing something
@@ -79,11 +81,12 @@ def taken(server, messages, state):
 
 def take(server, messages, state):
     """Evidence of the next rows, up to the first at which the operating point changes, and incidents they touch."""
-    before = state.monitor, state.averages, state.position, state.inputs, state.noticing, state.slow
+    before = {name: getattr(state, name) for name in _EVIDENCE}
     new = server.evidence(messages, state)
     turn = _followed(server, new, state)
     if turn.row < new.stop:
-        state.monitor, state.averages, state.position, state.inputs, state.noticing, state.slow = before
+        for name, value in before.items():
+            setattr(state, name, value)
         messages = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(messages, state)
     if state.modes is not None and state.position % FOLLOWED == 0:
@@ -285,7 +288,8 @@ def pause(state):
     _end_open(state)
     state.forget_rows()
     _forget_before(state.incidents)
-    state.monitor, state.averages, state.incidents, state.followed = MonitorState(), None, [], Followed()
+    state.monitor, state.bends, state.averages = MonitorState(), None, None
+    state.incidents, state.followed = [], Followed()
     state.slow = None
     state.to_learn = None if state.to_learn is None else []
 
