@@ -21,10 +21,8 @@ class ErrorsOfOneLag:
 
     def effects(self, server, change, gains=None):
         """An `EffectReply` for every unit."""
-        plant, unshrunk = (
-            (server.transition_, server.input_),
-            (server.unshrunk_transition_, server.unshrunk_input_),
-        )
+        plant = server.transition_, server.input_
+        unshrunk = server.unshrunk_transition_, server.unshrunk_input_
         return effects(plant, unshrunk, self.coefficients, server.state_slices_, change, gains)
 
     def drawn(self, server, n_draws):

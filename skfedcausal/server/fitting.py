@@ -286,9 +286,9 @@ class Fit:
         server = self.server
         if not server.partition_.n_inputs or server.outdone_ or not plant.scores_suffice:
             return None
-        from .lagged.stage import curvature_of_one_lag
+        from .lagged.stage import curvature_of
 
-        return curvature_of_one_lag(plant, server.transition_, server.input_, server.process_cov_)
+        return curvature_of(plant, Plant.of_one_lag(server.transition_, server.input_, server.process_cov_))
 
     def _curved(self, plant):
         """The plant by curves; None where lines are enough, or not all states are seen."""

@@ -132,8 +132,6 @@ class Responses:
             row.
         """
         moves = np.vstack([change, change[-1:]]) / self.input_scale
-        if not moves.any():
-            return self._nothing(len(change) + (over is not None))
         first = int(np.argmax(moves.any(axis=1)[1:]))  # among the rows that are answered
         e, errors = self._standard(moves)
         beyond = 0.0 if inputs is None else self._beyond(change, inputs)
@@ -192,11 +190,6 @@ class Responses:
                 effect[:, k, own] = _shrunk(effect[:, k, own], parts[:, :, k, own])
         doubts = (effect * np.sqrt(trust * (1 - trust))).transpose(1, 0, 2)
         return (effect * trust).sum(axis=1), [parts.sum(axis=2), doubts]
-
-    def _nothing(self, n_steps):
-        """The replies to no move."""
-        sizes = {name: own.stop - own.start for name, own in self.slices.items()}
-        return {name: EffectReply(np.zeros((n_steps, p)), np.zeros((n_steps, p, p))) for name, p in sizes.items()}
 
     def _beyond(self, change, inputs):
         """How far inputs are moved beyond the range that was seen, in such ranges."""

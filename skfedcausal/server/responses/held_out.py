@@ -57,7 +57,8 @@ class HeldOut:
         Parameters
         ----------
         forecasts : callable
-            Called with rows, gives for 1, 2, ... rows after these the expected states, (n_rows, n) in turn.
+            Called with rows, a number of steps and that of all rows, gives for 1, 2, ... rows after these the expected
+            states, (n_rows, n) in turn, and further ones behind them.
         scale, level : ndarray of shape (n,)
             Of the states.
 
@@ -68,8 +69,9 @@ class HeldOut:
         at = np.concatenate(self.starts)
         states, _ = self._around(at, 0)
         with np.errstate(over="ignore", invalid="ignore"):
-            ahead = zip(states, forecasts(at - 1, self.horizon), strict=True)
-            total = np.array([np.square(seen - (told - level) / scale).sum(axis=0) for seen, told in ahead])
+            ahead = zip(states, forecasts(at - 1, self.horizon, len(self._rows.states)), strict=True)
+            missed = (seen - (told[:, : len(level)] - level) / scale for seen, told in ahead)
+            total = np.array([np.square(one).sum(axis=0) for one in missed])
         return self._mean(total)
 
     def effects(self, A, C, levels):

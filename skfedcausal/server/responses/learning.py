@@ -1,6 +1,7 @@
 """The responses of a plant from its units' messages: lags, ridge, and what rows left out say of them."""
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,22 +49,21 @@ class Record:
         return cls(joint.scores_of(slice(None)), inputs, joint.starts, slices)
 
 
-def learned_responses(record, now, looped=False):
-    """Responses to inputs, or None where the record tells too little.
+class Tried(NamedTuple):
+    """The regression that runs over rows left out chose among several lags and ridges, and what it was chosen by."""
 
-    Parameters
-    ----------
-    record : Record
-    now : ndarray of bool of shape (q,) or (q, n)
-        Inputs, as they are sent, that may act in the row that they stand in, on all scores or on some.
-    looped : bool, default=False
-        Whether controllers set inputs by what they read: these then tell of the disturbances on the way of a run, and
-        single rows ahead have to choose.
+    rows: Any  # `Rows`, standardised by the next two
+    scale: np.ndarray  # (n,)
+    input_scale: np.ndarray  # (q,)
+    moments: Any
+    radius: float  # of the plant under given inputs
+    held_out: HeldOut
+    chosen: tuple[int, float]
+    losses: np.ndarray  # (h, n), what its runs missed in the rows ahead that choose
 
-    Returns
-    -------
-    Responses or None
-    """
+
+def tried_lags(record, now, looped=False):
+    """Lags and ridge that runs over rows left out choose, a `Tried`; arguments as in :func:`learned_responses`."""
     states, inputs, n_columns = record.states, record.inputs, record.states.shape[1] + record.inputs.shape[1]
     most = min(_SHARE * np.isfinite(states).all(axis=1).sum(), _MOST)
     lags = [p for p in _LAGS if p * n_columns <= most]
@@ -84,8 +84,31 @@ def learned_responses(record, now, looped=False):
     losses = losses[:, :1] if looped else losses
     least = np.maximum(smooth(losses.min(axis=0)), _LEAST)
     best = int((losses / least).mean(axis=(1, 2)).argmin())
-    models = [moments.solved(*tried[best], now, f) for f in (None, *range(len(rows.stretches)))]
-    A, C = np.array([settled(A, radius) for _, A, _ in models]), np.array([C for _, _, C in models])
+    return Tried(rows, scale, input_scale, moments, radius, held_out, tried[best], losses[best])
+
+
+def learned_responses(record, now, looped=False):
+    """Responses to inputs, or None where the record tells too little.
+
+    Parameters
+    ----------
+    record : Record
+    now : ndarray of bool of shape (q,) or (q, n)
+        Inputs, as they are sent, that may act in the row that they stand in, on all scores or on some.
+    looped : bool, default=False
+        Whether controllers set inputs by what they read: these then tell of the disturbances on the way of a run, and
+        single rows ahead have to choose.
+
+    Returns
+    -------
+    Responses or None
+    """
+    tried = tried_lags(record, now, looped)
+    if tried is None:
+        return None
+    rows, moments, held_out = tried.rows, tried.moments, tried.held_out
+    models = [moments.solved(*tried.chosen, now, f) for f in (None, *range(len(rows.stretches)))]
+    A, C = np.array([settled(A, tried.radius) for _, A, _ in models]), np.array([C for _, _, C in models])
     seen = held_out.effects(A[1:], C[1:], [level for level, _, _ in models[1:]])
     missed, means = (
         {name: held_out.missed(*seen, own, over) for name, own in record.slices.items()} for over in (False, True)
@@ -98,14 +121,14 @@ def learned_responses(record, now, looped=False):
         missed=missed,
         missed_mean=means,
         jumps=_jumps(rows, moments, now),
-        scale=scale,
-        input_scale=input_scale,
-        low=inputs.min(axis=0),
-        high=inputs.max(axis=0),
-        radius=radius,
-        chosen=tried[best],
+        scale=tried.scale,
+        input_scale=tried.input_scale,
+        low=record.inputs.min(axis=0),
+        high=record.inputs.max(axis=0),
+        radius=tried.radius,
+        chosen=tried.chosen,
         held_out=held_out,
-        losses=losses[best],
+        losses=tried.losses,
     )
 
 

@@ -1,6 +1,7 @@
 """Sums over segments of the record of what a row follows from, and the regressions that these sums give."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
@@ -79,6 +80,11 @@ class Moments:
         """Inputs among the regressors."""
         return (self.squares.shape[1] - 1 - self.n_states * self.n_lags) // (self.n_lags + 1)
 
+    @cached_property
+    def total(self):
+        """Sums over all stretches, (c, c) and (c, n)."""
+        return self.squares.sum(axis=0), self.products.sum(axis=0)
+
     def solved(self, p, ridge, now, left_out=None):
         """Coefficients of `p` lags, with a ridge for each row and without a stretch.
 
@@ -98,8 +104,9 @@ class Moments:
             What scores of lags 1 to p and inputs of lags 0 to p add.
         """
         n, q = self.n_states, self.n_inputs
-        kept = [f for f in range(len(self.squares)) if f != left_out]
-        squares, products = self.squares[kept].sum(axis=0), self.products[kept].sum(axis=0)
+        squares, products = self.total
+        if left_out is not None:
+            squares, products = squares - self.squares[left_out], products - self.products[left_out]
         level, A, C = np.zeros(n), np.zeros((n * p, n)), np.zeros(((p + 1) * q, n))
         now = np.broadcast_to(now.reshape(q, -1), (q, n))
         for acting in np.unique(now, axis=1).T:  # one, unless inputs act at once on some scores only
