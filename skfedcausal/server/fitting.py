@@ -124,8 +124,7 @@ def keep(server, record, learned):
     server.unshrunk_transition_, server.unshrunk_input_ = learned.unshrunk
     server.coefficients_, server.errors_ = learned.coefficients, ErrorsOfOneLag(learned.coefficients)
     server.curvature_ = None
-    if server.curved_ is not None:
-        server.curved_ = None
+    vars(server).pop("curved_", None)  # of a fit before
     server.likelihood_ = learned.likelihood
     nothing = pd.DataFrame(columns=["unit", "start", "size", "statistic", "p_value"])
     server.level_shifts_ = nothing if learned.level_shifts is None else learned.level_shifts

@@ -8,7 +8,7 @@ from ..dynamics import Plant
 from ..estimation.estimate import estimate_plant
 from ..prediction import OperatingPoint
 from .choice import BEYOND_DOUBT, losses_of
-from .learning import Record, tried_lags
+from .learning import Record, chosen_lags
 
 _FIRST = 0.5  # seconds of work of the first stage of a search: what these do not settle takes all that there are
 
@@ -40,7 +40,7 @@ def outdone_plant(record, messages, settings, budget):
     if not first.is_spent:
         return None
     known = Record.of(messages)
-    found = tried_lags(known, np.zeros(known.inputs.shape[1], dtype=bool))
+    found = chosen_lags(known, np.zeros(known.inputs.shape[1], dtype=bool))
     if found is None:
         return None
     A, scale = estimate.shrunk_A, estimate.parameters.state_scale

@@ -49,6 +49,7 @@ class Rows:
         parts += [self.inputs[rows - k] for k in range(self.n_lags + 1)]
         return np.hstack(parts)
 
+    @cached_property
     def moments(self):
         """Sums of products of the regressors, and of these with the scores, by stretch."""
         squares, products = [], []
@@ -75,11 +76,6 @@ class Moments:
     n_lags: int
     n_states: int
 
-    @property
-    def n_inputs(self):
-        """Inputs among the regressors."""
-        return (self.squares.shape[1] - 1 - self.n_states * self.n_lags) // (self.n_lags + 1)
-
     @cached_property
     def total(self):
         """Sums over all stretches, (c, c) and (c, n)."""
@@ -103,7 +99,7 @@ class Moments:
         C : ndarray of shape ((p + 1) * q, n)
             What scores of lags 1 to p and inputs of lags 0 to p add.
         """
-        n, q = self.n_states, self.n_inputs
+        n, q = self.n_states, len(now)
         squares, products = self.total
         if left_out is not None:
             squares, products = squares - self.squares[left_out], products - self.products[left_out]
