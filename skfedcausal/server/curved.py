@@ -96,19 +96,31 @@ class CurvedPlant:
     def _moved(self, plants, states, inputs, change):
         """What a change to the last rows of inputs does to runs of plants from states, (n_steps, d, n_runs, n)."""
         rng, n_before = np.random.default_rng(_SEED), len(inputs) - len(change)
-
-        def ahead(h, u):
-            flat = np.hstack([h.reshape(-1, h.shape[2]), np.tile(u, (h.shape[0] * h.shape[1], 1))])
-            return np.hstack([_with_level(flat), self.curves(flat)]).reshape(*h.shape[:2], -1) @ plants
-
         h, found = np.broadcast_to(states, (len(plants), *states.shape)), []
         moved = h
         for t in range(max(n_before - _BEFORE, 0), len(inputs)):
             by, news = change[t - n_before] if t >= n_before else 0.0, rng.standard_normal(self.states.shape)
             news = (news @ self.noise)[: len(states)]
-            h, moved = ahead(h, inputs[t]) + news, ahead(moved, inputs[t] + by) + news
+            h, moved = self._next(plants, h, inputs[t]) + news, self._next(plants, moved, inputs[t] + by) + news
             found.append(moved - h)
         return np.array(found[-len(change) :])
+
+    def ahead(self, states, inputs, origins, n_steps, stop):
+        """Means (n_origins, n) over the plant and some draws 1, ..., n_steps rows after some of a record, in turn.
+
+        Without news: a draw that runs away takes the mean along.
+        """
+        plants = self.plants[::8]
+        h = np.broadcast_to(states[origins], (len(plants), len(origins), states.shape[1]))
+        for k in range(n_steps):
+            h = self._next(plants, h, inputs[np.minimum(origins + k, stop - 1)])
+            yield h.mean(axis=0)
+
+    def _next(self, plants, h, u):
+        """States (d, n_runs, n) one row after these, under inputs (k,) or (n_runs, k)."""
+        u = np.broadcast_to(u, (*h.shape[:2], self.curves.low.size - h.shape[2]))
+        x = np.concatenate([h, u], axis=2).reshape(-1, self.curves.low.size)
+        return np.hstack([_with_level(x), self.curves(x)]).reshape(*h.shape[:2], -1) @ plants
 
 
 def _products(held):

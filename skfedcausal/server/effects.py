@@ -20,12 +20,27 @@ class ErrorsOfOneLag:
     coefficients: Any
 
     def effects(self, server, change, gains=None):
-        """An `EffectReply` for every unit."""
-        plant, unshrunk = (
-            (server.transition_, server.input_),
-            (server.unshrunk_transition_, server.unshrunk_input_),
-        )
-        return effects(plant, unshrunk, self.coefficients, server.state_slices_, change, gains)
+        """An `EffectReply` for every unit.
+
+        What links that were not selected add to the effect, by their small posterior means, is added as a standard
+        error too.
+        """
+        c, plant = self.coefficients, (server.transition_, server.input_)
+        unshrunk = server.unshrunk_transition_, server.unshrunk_input_
+        effect = input_response(*plant, change, gains).effect
+        A, B = (np.where(before == 0, 0.0, after) for after, before in zip(plant, unshrunk, strict=True))
+        doubtful = effect - input_response(A, B, change, gains).effect
+        A, B = np.hsplit(c.matrix, [len(c.matrix)])
+        if gains is not None:
+            gains = gains.scaled(c.state_scale, c.input_scale)
+        response = input_response(A, B, change / c.input_scale, gains)
+        slices, replies = server.state_slices_, {}
+        covariances = response_covariances(response, c.rows, c.cols, c.covariance, slices.values())
+        for (name, rows), V in zip(slices.items(), covariances, strict=True):
+            S, d = c.state_scale[rows, rows], doubtful[:, rows]
+            V = S @ V @ S.T + d[:, :, None] * d[:, None, :]
+            replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), V)
+        return replies
 
     def drawn(self, server, n_draws):
         """Pairs of matrices (1, n, n), (2, n, k) from the sampling distribution: the same ones at every call."""
@@ -79,30 +94,6 @@ class DrawnErrors:
     def drawn(self, server, n_draws):
         """Pairs of matrices from the posterior: the same ones at every call."""
         return self.draws[:n_draws]
-
-
-def effects(plant, unshrunk, coefficients, slices, change, gains=None):
-    """An `EffectReply` for every unit, of a plant (A, B) and of that before its shrinkage.
-
-    What links that were not selected add to the effect, by their small posterior means, is added as a standard
-    error too.
-    """
-    A, B = plant
-    effect = input_response(A, B, change, gains).effect
-    A, B = (np.where(before == 0, 0.0, after) for after, before in zip(plant, unshrunk, strict=True))
-    doubtful = effect - input_response(A, B, change, gains).effect
-    c = coefficients
-    A, B = np.hsplit(c.matrix, [len(A)])
-    if gains is not None:
-        gains = gains.scaled(c.state_scale, c.input_scale)
-    response = input_response(A, B, change / c.input_scale, gains)
-    covariances = response_covariances(response, c.rows, c.cols, c.covariance, slices.values())
-    replies = {}
-    for (name, rows), V in zip(slices.items(), covariances, strict=True):
-        S, d = c.state_scale[rows, rows], doubtful[:, rows]
-        V = S @ V @ S.T + d[:, :, None] * d[:, None, :]
-        replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), V)
-    return replies
 
 
 def gains_of(laws, state_slices, input_slices, held):

@@ -124,8 +124,7 @@ def keep(server, record, learned):
     server.unshrunk_transition_, server.unshrunk_input_ = learned.unshrunk
     server.coefficients_, server.errors_ = learned.coefficients, ErrorsOfOneLag(learned.coefficients)
     server.curvature_ = None
-    if server.curved_ is not None:
-        server.curved_ = None
+    vars(server).pop("curved_", None)  # of a fit before
     server.likelihood_ = learned.likelihood
     nothing = pd.DataFrame(columns=["unit", "start", "size", "statistic", "p_value"])
     server.level_shifts_ = nothing if learned.level_shifts is None else learned.level_shifts
@@ -286,9 +285,9 @@ class Fit:
         server = self.server
         if not server.partition_.n_inputs or server.outdone_ or not plant.scores_suffice:
             return None
-        from .lagged.stage import curvature_of_one_lag
+        from .lagged.stage import curvature_of
 
-        return curvature_of_one_lag(plant, server.transition_, server.input_, server.process_cov_)
+        return curvature_of(plant, Plant.of_one_lag(server.transition_, server.input_, server.process_cov_))
 
     def _curved(self, plant):
         """The plant by curves; None where lines are enough, or not all states are seen."""

@@ -1,6 +1,7 @@
 """A plant of lines and curves: when it stands in, and that its effects and bands are right."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -92,11 +93,33 @@ def test_curves_have_no_line_and_products_are_held():
     assert columns.shape[1] == len(curves.groups) == 3 * 12 + 3
 
 
-def test_a_counterfactual_of_a_saturating_coupling_saturates():
+def of_a_saturating_coupling():
+    """An estimator and the states that its record shows."""
     h, u = run(SHAPES["saturates"], 5)
     rng = np.random.default_rng(6)
     X = {f"unit{m}": h[:, [m]] * [1.0, -0.5, 0.8] + 0.05 * rng.normal(size=(len(h), 3)) for m in range(2)}
-    est = FederatedCounterfactualEstimator().fit(X, inputs=[u[:, [0]], u[:, [1]]])
+    return FederatedCounterfactualEstimator().fit(X, inputs=[u[:, [0]], u[:, [1]]]), h
+
+
+def test_curves_whose_runs_leave_the_record_do_not_answer(monkeypatch):
+    """Single rows confirm them all the same: their draws alone are moved, to those of a plant that runs away."""
+
+    def moved(*record):
+        found = curved_plant(*record)
+        return replace(found, plants=np.concatenate([found.plants[:1], 2 * found.plants[1:]]))
+
+    monkeypatch.setattr("skfedcausal.server.curved.curved_plant", moved)
+    est, _ = of_a_saturating_coupling()
+    assert est.server_.curved_ is not None
+    assert est._engine.losses["plant"] > 100 * est._engine.losses["responses"]
+    effect = est.counterfactual("unit0", [0.0], [1.0], horizon=50)
+    assert effect.attrs["engine"] == "responses"
+    assert np.abs(effect.to_numpy()).max() < 5
+
+
+def test_a_counterfactual_of_a_saturating_coupling_saturates():
+    est, h = of_a_saturating_coupling()
+    assert est.engine_ == "plant"
     mean, std = est.counterfactual("unit0", [0.0], [1.0], horizon=12, return_std=True)
     truth = expected(SHAPES["saturates"], 1.0, h)[:, [1]] * [1.0, -0.5, 0.8]
     np.testing.assert_allclose(np.asarray(mean)[:, 3:], truth, atol=0.15)

@@ -91,11 +91,6 @@ def natural_scores(plant):
     return series[:, :n] @ plant.state_scale.T, series[:, n:] * plant.known_scale[:k], starts
 
 
-def curvature_of_one_lag(plant, A, B, Q):
-    """The same for the plant of one lag."""
-    return curvature_of(plant, Plant.of_one_lag(A, B, Q))
-
-
 def timing_of(plant, words):
     """First lag of every input, and the shares that say why."""
     series, starts, _ = settled_scores(plant)

@@ -19,7 +19,32 @@ _TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Responses:
+class Chosen:
+    """Lags and ridge that runs over rows left out chose.
+
+    Attributes
+    ----------
+    scale, input_scale : ndarray of shape (n,) and (q,)
+    radius : float
+        Spectral radius of the plant under given inputs, before models are made to settle.
+    chosen : tuple of (int, float)
+        Lags and ridge.
+    losses : ndarray of shape (h, n) or None
+        Mean squares of what these runs missed, in the rows ahead that choose.
+    held_out : HeldOut or None
+        The runs, as long as the record is at hand.
+    """
+
+    scale: np.ndarray
+    input_scale: np.ndarray
+    radius: float
+    chosen: tuple
+    losses: Any = None
+    held_out: Any = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Responses(Chosen):
     """Models of lags of the units' scores and inputs, with what rows left out say of them.
 
     Attributes
@@ -37,17 +62,8 @@ class Responses:
         all rows until then.
     jumps : ndarray of shape (n,)
         Share of the news of a state that comes in jumps.
-    scale, input_scale : ndarray of shape (n,) and (q,)
     low, high : ndarray of shape (q,)
         Range of the inputs.
-    radius : float
-        Spectral radius of the plant under given inputs, before the models were made to settle.
-    chosen : tuple of (int, float)
-        Lags and ridge.
-    losses : ndarray of shape (h, n) or None
-        Mean squares of what runs over rows left out missed, in the rows ahead that choose.
-    held_out : HeldOut or None
-        These runs, as long as the record is at hand.
     other : Responses or None
         The same with another timing of inputs, where both fit.
     """
@@ -59,14 +75,8 @@ class Responses:
     missed: dict
     missed_mean: dict
     jumps: np.ndarray
-    scale: np.ndarray
-    input_scale: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    radius: float
-    chosen: tuple
-    losses: Any = None
-    held_out: Any = None
     other: Any = None
 
     @property
@@ -132,8 +142,6 @@ class Responses:
             row.
         """
         moves = np.vstack([change, change[-1:]]) / self.input_scale
-        if not moves.any():
-            return self._nothing(len(change) + (over is not None))
         first = int(np.argmax(moves.any(axis=1)[1:]))  # among the rows that are answered
         e, errors = self._standard(moves)
         beyond = 0.0 if inputs is None else self._beyond(change, inputs)
@@ -192,11 +200,6 @@ class Responses:
                 effect[:, k, own] = _shrunk(effect[:, k, own], parts[:, :, k, own])
         doubts = (effect * np.sqrt(trust * (1 - trust))).transpose(1, 0, 2)
         return (effect * trust).sum(axis=1), [parts.sum(axis=2), doubts]
-
-    def _nothing(self, n_steps):
-        """The replies to no move."""
-        sizes = {name: own.stop - own.start for name, own in self.slices.items()}
-        return {name: EffectReply(np.zeros((n_steps, p)), np.zeros((n_steps, p, p))) for name, p in sizes.items()}
 
     def _beyond(self, change, inputs):
         """How far inputs are moved beyond the range that was seen, in such ranges."""

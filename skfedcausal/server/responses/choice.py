@@ -1,6 +1,7 @@
 """Which engine answers what inputs do: the plant that was learned, or responses, by runs over rows left out."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -76,8 +77,8 @@ def chosen_engine(server, messages, now, in_doubt, looped, readers):
     Where news comes in jumps, the plant has to be the one that misses clearly less: its bands know of none. Where
     controllers seem to set inputs by what they measure it has to miss twice as much: runs under the inputs of the
     record cannot tell what an input does from the news that its controller answered, and only the plant is learned
-    with that in mind. A plant whose search was ended for the sake of responses (`outdone_`) does not answer, one whose
-    curves were confirmed on rows left out does.
+    with that in mind. A plant whose search was ended for the sake of responses (`outdone_`) does not answer. Where one
+    goes along curves, its runs are along these, which single rows confirm and long runs may not.
 
     Parameters
     ----------
@@ -104,27 +105,32 @@ def chosen_engine(server, messages, now, in_doubt, looped, readers):
     found = _of_timing(record, now, in_doubt, readers)
     if found is None:
         return Engine(None, {})
-    losses = losses_of(server.filter(messages).plain, found, record)
+    losses = losses_of(_forecasts(server, messages, record), found, record)
     margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
     if looped and found.radius <= STABLE:  # no plant that is learned runs away
         margin = BEYOND_DOUBT
-    is_curved = getattr(server, "curved_", None) is not None  # which responses are not
-    stays = is_curved or (losses["plant"] <= margin * losses["responses"] and not getattr(server, "outdone_", False))
+    stays = losses["plant"] <= margin * losses["responses"] and not getattr(server, "outdone_", False)
     radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
     found = found.without_record()
     timing = None if found.other is None else found
     return Engine(None if stays else found, losses, radius, found.trust, timing)
 
 
-def losses_of(run, found, record):
-    """What a filter of a plant and responses miss of rows left out, see :class:`Engine`."""
+def _forecasts(server, messages, record):
+    """What the plant that would answer foretells, as in :func:`losses_of`."""
+    curved = getattr(server, "curved_", None)
+    if curved is None:
+        return server.filter(messages).plain.ahead
+    return partial(curved.ahead, record.states - record.states.mean(axis=0), record.inputs - server.input_level_)
 
-    def forecasts(rows, n_steps):
-        ahead = run.ahead(rows, n_steps, len(record.states))
-        return (states[:, : record.states.shape[1]] for states in ahead)
 
+def losses_of(ahead, found, record):
+    """What forecasts and responses miss of rows left out, see :class:`Engine`.
+
+    `ahead` is called with rows, a number of steps and that of all rows, and gives states of rows after these in turn.
+    """
     level = np.nanmean(record.states, axis=0)
-    own = found.held_out.loss_of_forecasts(forecasts, found.scale, level)[: len(found.losses)]
+    own = found.held_out.loss_of_forecasts(ahead, found.scale, level)[: len(found.losses)]
     least = np.maximum(np.minimum(own, found.losses), np.finfo(float).tiny)
     return {"plant": float((own / least).mean()), "responses": float((found.losses / least).mean())}
 

@@ -8,7 +8,7 @@ from ..dynamics import Plant
 from ..estimation.estimate import estimate_plant
 from ..prediction import OperatingPoint
 from .choice import BEYOND_DOUBT, losses_of
-from .learning import Record, learned_responses
+from .learning import Record, chosen_lags
 
 _FIRST = 0.5  # seconds of work of the first stage of a search: what these do not settle takes all that there are
 
@@ -40,11 +40,11 @@ def outdone_plant(record, messages, settings, budget):
     if not first.is_spent:
         return None
     known = Record.of(messages)
-    found = learned_responses(known, np.zeros(known.inputs.shape[1], dtype=bool))
+    found = chosen_lags(known, np.zeros(known.inputs.shape[1], dtype=bool))
     if found is None:
         return None
     A, scale = estimate.shrunk_A, estimate.parameters.state_scale
     point = OperatingPoint.of(record, A, estimate.steps, estimate.levels, scale)
     run = Plant.of_one_lag(A, estimate.shrunk_B, estimate.Q, point=point).run(point.placed(record))
-    losses = losses_of(run, found, known)
+    losses = losses_of(run.ahead, found, known)
     return estimate if losses["plant"] > BEYOND_DOUBT * losses["responses"] else None

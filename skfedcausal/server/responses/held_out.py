@@ -15,7 +15,7 @@ class HeldOut:
     """Runs from starts within each stretch of :class:`~.moments.Rows`."""
 
     def __init__(self, rows, horizon, starts):
-        self._rows, self.horizon, self.starts = rows, horizon, starts
+        self.rows, self.horizon, self.starts = rows, horizon, starts
 
     @classmethod
     def of(cls, rows, horizon):
@@ -29,12 +29,11 @@ class HeldOut:
             horizon //= 2
         return None
 
-    def loss(self, moments, p, ridge, now):
+    def loss(self, p, ridge, now):
         """Mean squares of what runs of a regression miss of the stretch that it does not know, (h, n).
 
         Parameters
         ----------
-        moments : Moments
         p, ridge, now
             As in :meth:`Moments.solved`.
 
@@ -42,9 +41,9 @@ class HeldOut:
         -------
         ndarray of shape (h, n)
         """
-        total = np.zeros((self.horizon, moments.n_states))
+        total = np.zeros((self.horizon, self.rows.states.shape[1]))
         for f, at in enumerate(self.starts):
-            level, A, C = moments.solved(p, ridge, now, f)
+            level, A, C = self.rows.moments.solved(p, ridge, now, f)
             states, inputs = self._around(at, p)
             with np.errstate(over="ignore", invalid="ignore"):
                 found = run(A[None], C[None], inputs, states[:p], level)[0]
@@ -57,7 +56,8 @@ class HeldOut:
         Parameters
         ----------
         forecasts : callable
-            Called with rows, gives for 1, 2, ... rows after these the expected states, (n_rows, n) in turn.
+            Called with rows, a number of steps and that of all rows, gives for 1, 2, ... rows after these the expected
+            states, (n_rows, n) in turn, and further ones behind them.
         scale, level : ndarray of shape (n,)
             Of the states.
 
@@ -68,8 +68,9 @@ class HeldOut:
         at = np.concatenate(self.starts)
         states, _ = self._around(at, 0)
         with np.errstate(over="ignore", invalid="ignore"):
-            ahead = zip(states, forecasts(at - 1, self.horizon), strict=True)
-            total = np.array([np.square(seen - (told - level) / scale).sum(axis=0) for seen, told in ahead])
+            ahead = zip(states, forecasts(at - 1, self.horizon, len(self.rows.states)), strict=True)
+            missed = (seen - (told[:, : len(level)] - level) / scale for seen, told in ahead)
+            total = np.array([np.square(one).sum(axis=0) for one in missed])
         return self._mean(total)
 
     def effects(self, A, C, levels):
@@ -86,7 +87,7 @@ class HeldOut:
         seen : list of ndarray of shape (h, s, n)
         foretold : list of ndarray of shape (q, h, s, n)
         """
-        p, q = A.shape[1] // A.shape[2], self._rows.inputs.shape[1]
+        p, q = A.shape[1] // A.shape[2], self.rows.inputs.shape[1]
         seen, foretold = [], []
         for f, at in enumerate(self.starts):
             states, inputs = self._around(at, p)
@@ -109,7 +110,7 @@ class HeldOut:
     def _around(self, at, before):
         """States and inputs from `before` rows before starts to the ends of the runs, (before + h, s, k)."""
         places = np.arange(-before, self.horizon)[:, None] + at
-        return self._rows.states[places], self._rows.inputs[places]
+        return self.rows.states[places], self.rows.inputs[places]
 
     def _mean(self, total):
         mean = total / sum(map(len, self.starts))

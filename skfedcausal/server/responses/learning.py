@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..joint import JointRecord
-from .answers import Responses
+from .answers import Chosen, Responses
 from .held_out import EVERY, FEWEST, HeldOut, smooth
 from .moments import Rows
 from .runs import STABLE, radius_of, rows_until_far, settled
@@ -48,6 +48,30 @@ class Record:
         return cls(joint.scores_of(slice(None)), inputs, joint.starts, slices)
 
 
+def chosen_lags(record, now, looped=False):
+    """What runs over rows left out choose, a `Chosen` or None; arguments as in :func:`learned_responses`."""
+    states, inputs, n_columns = record.states, record.inputs, record.states.shape[1] + record.inputs.shape[1]
+    most = min(_SHARE * np.isfinite(states).all(axis=1).sum(), _MOST)
+    lags = [p for p in _LAGS if p * n_columns <= most]
+    if not (lags and 0 < inputs.shape[1] * states.shape[1] <= _PAIRS):
+        return None
+    scale, input_scale = _spread(states), _spread(inputs)
+    standard = (states - np.nanmean(states, axis=0)) / scale, (inputs - inputs.mean(axis=0)) / input_scale
+    rows = Rows.cut(*standard, record.starts, lags[0])
+    if min(map(len, rows.stretches)) < FEWEST + EVERY:
+        return None
+    radius = _radius(rows.moments, lags, now)
+    held_out = HeldOut.of(rows, _HORIZON if radius <= STABLE else rows_until_far(radius))
+    if held_out is None:
+        return None
+    tried = [(p, ridge) for p in lags for ridge in _RIDGES]
+    losses = np.array([held_out.loss(*one, now) for one in tried])[:, : 1 if looped else None]
+    least = np.maximum(smooth(losses.min(axis=0)), _LEAST)
+    best = int((losses / least).mean(axis=(1, 2)).argmin())
+    found = {"radius": radius, "chosen": tried[best], "losses": losses[best], "held_out": held_out}
+    return Chosen(scale=scale, input_scale=input_scale, **found)
+
+
 def learned_responses(record, now, looped=False):
     """Responses to inputs, or None where the record tells too little.
 
@@ -64,28 +88,13 @@ def learned_responses(record, now, looped=False):
     -------
     Responses or None
     """
-    states, inputs, n_columns = record.states, record.inputs, record.states.shape[1] + record.inputs.shape[1]
-    most = min(_SHARE * np.isfinite(states).all(axis=1).sum(), _MOST)
-    lags = [p for p in _LAGS if p * n_columns <= most]
-    if not (lags and 0 < inputs.shape[1] * states.shape[1] <= _PAIRS):
+    lags = chosen_lags(record, now, looped)
+    if lags is None:
         return None
-    scale, input_scale = _spread(states), _spread(inputs)
-    standard = (states - np.nanmean(states, axis=0)) / scale, (inputs - inputs.mean(axis=0)) / input_scale
-    rows = Rows.cut(*standard, record.starts, lags[0])
-    if min(map(len, rows.stretches)) < FEWEST + EVERY:
-        return None
-    moments = rows.moments()
-    radius = _radius(moments, lags, now)
-    held_out = HeldOut.of(rows, _HORIZON if radius <= STABLE else rows_until_far(radius))
-    if held_out is None:
-        return None
-    tried = [(p, ridge) for p in lags for ridge in _RIDGES]
-    losses = np.array([held_out.loss(moments, *one, now) for one in tried])
-    losses = losses[:, :1] if looped else losses
-    least = np.maximum(smooth(losses.min(axis=0)), _LEAST)
-    best = int((losses / least).mean(axis=(1, 2)).argmin())
-    models = [moments.solved(*tried[best], now, f) for f in (None, *range(len(rows.stretches)))]
-    A, C = np.array([settled(A, radius) for _, A, _ in models]), np.array([C for _, _, C in models])
+    held_out = lags.held_out
+    rows = held_out.rows
+    models = [rows.moments.solved(*lags.chosen, now, f) for f in (None, *range(len(rows.stretches)))]
+    A, C = np.array([settled(A, lags.radius) for _, A, _ in models]), np.array([C for _, _, C in models])
     seen = held_out.effects(A[1:], C[1:], [level for level, _, _ in models[1:]])
     missed, means = (
         {name: held_out.missed(*seen, own, over) for name, own in record.slices.items()} for over in (False, True)
@@ -97,15 +106,10 @@ def learned_responses(record, now, looped=False):
         trust=_trust(seen, missed),
         missed=missed,
         missed_mean=means,
-        jumps=_jumps(rows, moments, now),
-        scale=scale,
-        input_scale=input_scale,
-        low=inputs.min(axis=0),
-        high=inputs.max(axis=0),
-        radius=radius,
-        chosen=tried[best],
-        held_out=held_out,
-        losses=losses[best],
+        jumps=_jumps(rows, now),
+        low=record.inputs.min(axis=0),
+        high=record.inputs.max(axis=0),
+        **vars(lags),
     )
 
 
@@ -118,11 +122,12 @@ def _trust(seen, missed):
     return probability_real(*slopes(pairs)) * probability_real(*slopes(together))
 
 
-def _jumps(rows, moments, now):
+def _jumps(rows, now):
     """Share of the variance of each score's news that comes in jumps, zero of Gaussian ones."""
     p = rows.n_lags  # of fewer, inputs that act after a dead time would be news
+    moments = rows.moments
     level, A, C = moments.solved(p, _RIDGES[0], now)
-    n, q, first = moments.n_states, moments.n_inputs, 1 + moments.n_states * rows.n_lags
+    n, q, first = moments.n_states, len(now), 1 + moments.n_states * rows.n_lags
     news = []
     for stretch in rows.stretches:
         F = rows.regressors(stretch)

@@ -1,6 +1,7 @@
 """Sums over segments of the record of what a row follows from, and the regressions that these sums give."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import linalg
@@ -48,6 +49,7 @@ class Rows:
         parts += [self.inputs[rows - k] for k in range(self.n_lags + 1)]
         return np.hstack(parts)
 
+    @cached_property
     def moments(self):
         """Sums of products of the regressors, and of these with the scores, by stretch."""
         squares, products = [], []
@@ -74,10 +76,10 @@ class Moments:
     n_lags: int
     n_states: int
 
-    @property
-    def n_inputs(self):
-        """Inputs among the regressors."""
-        return (self.squares.shape[1] - 1 - self.n_states * self.n_lags) // (self.n_lags + 1)
+    @cached_property
+    def total(self):
+        """Sums over all stretches, (c, c) and (c, n)."""
+        return self.squares.sum(axis=0), self.products.sum(axis=0)
 
     def solved(self, p, ridge, now, left_out=None):
         """Coefficients of `p` lags, with a ridge for each row and without a stretch.
@@ -97,9 +99,10 @@ class Moments:
         C : ndarray of shape ((p + 1) * q, n)
             What scores of lags 1 to p and inputs of lags 0 to p add.
         """
-        n, q = self.n_states, self.n_inputs
-        kept = [f for f in range(len(self.squares)) if f != left_out]
-        squares, products = self.squares[kept].sum(axis=0), self.products[kept].sum(axis=0)
+        n, q = self.n_states, len(now)
+        squares, products = self.total
+        if left_out is not None:
+            squares, products = squares - self.squares[left_out], products - self.products[left_out]
         level, A, C = np.zeros(n), np.zeros((n * p, n)), np.zeros(((p + 1) * q, n))
         now = np.broadcast_to(now.reshape(q, -1), (q, n))
         for acting in np.unique(now, axis=1).T:  # one, unless inputs act at once on some scores only

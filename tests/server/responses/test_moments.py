@@ -36,7 +36,7 @@ def test_rows_have_their_past_in_the_same_episode_and_all_of_it_known(series):
 def test_regressions_without_a_stretch_are_those_of_the_other_rows(series, p, now):
     now = np.array(now)
     rows = Rows.cut(*series, (0, 250), 4)
-    level, A, C = rows.moments().solved(p, 0.01, now, left_out=3)
+    level, A, C = rows.moments.solved(p, 0.01, now, left_out=3)
     F, Y = written_out(series, np.concatenate([s for f, s in enumerate(rows.stretches) if f != 3]), p, now)
     penalty = np.diag(np.r_[1e-9, np.full(F.shape[1] - 1, 0.01)]) * len(F)
     expected = np.linalg.solve(F.T @ F + penalty, F.T @ Y)
@@ -48,7 +48,7 @@ def test_regressions_without_a_stretch_are_those_of_the_other_rows(series, p, no
 
 
 def test_inputs_may_act_at_once_on_some_scores_only(series):
-    moments = Rows.cut(*series, (0, 250), 4).moments()
+    moments = Rows.cut(*series, (0, 250), 4).moments
     some = np.array([[True, False, True], [True, True, True]])
     found = moments.solved(2, 0.01, some)
     for k, now in enumerate(some.T):
