@@ -1,6 +1,7 @@
-"""JSON of web services: streams of the PI Web API, and tables as lists of rows or of columns."""
+"""JSON of web services: streams of the PI Web API, and tables as lists of rows or of columns, or a row a line."""
 
 import json
+import re
 
 import pandas as pd
 
@@ -10,7 +11,8 @@ from .written import Written
 def of_json(text, where):
     """Table that a JSON text holds."""
     try:
-        content = json.loads(text)
+        lines = text.split("\n") if re.match(r"\s*\{.*\}\s*\n\s*\{", text) else ()  # a row in each
+        content = [json.loads(line) for line in lines if line.strip()] or json.loads(text)
     except ValueError as error:
         raise ValueError(f"{where} begins as JSON and is none: {error}.") from None
     streams = content.get("Items") if isinstance(content, dict) else None

@@ -3,8 +3,10 @@
 import csv
 import gzip
 import io
+import re
 import sqlite3
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -169,9 +171,11 @@ _KINDS = {
 
 # -- letters --------------------------------------------------------------------------------------------
 
+_TWO_SIGNS = re.compile(rb"[\xa1-\xf7][\xa1-\xfe]{3}")  # of Chinese; in western Europe so many letters are plain ones
+
 
 def _decoded(raw, where):
-    """Text of a file in UTF-8 or UTF-16, or as Windows of western Europe writes it."""
+    """Text of a file in UTF-8 or UTF-16, or as Windows of China or of western Europe writes it."""
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return raw.decode("utf-16")
     early = raw[:1000]
@@ -180,11 +184,7 @@ def _decoded(raw, where):
             if other.count(0) > 0.9 * len(other):
                 return raw.decode(code)
         raise ValueError(f"{where} holds no text: {_CSV}.")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        pass
-    try:
-        return raw.decode("cp1252")
-    except UnicodeDecodeError:
-        raise ValueError(f"{where} holds no text: {_CSV}.") from None
+    for code in ("utf-8-sig", "gb2312", "cp1252") if _TWO_SIGNS.search(raw) else ("utf-8-sig", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            return raw.decode(code)
+    raise ValueError(f"{where} holds no text: {_CSV}.")

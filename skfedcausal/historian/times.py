@@ -20,6 +20,8 @@ DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d
 _EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s"))  # by size, for dates after 1973
 _EXCEL_DAYS, _EXCEL_ORIGIN = (20_000, 80_000), pd.Timestamp("1899-12-30")  # of 1954 to 2119
 _SLOW_DAYS = 1.5 / 86400  # between rows, from which on times are of whole seconds, which few decimals of a day blur
+_EAST = re.compile(r"(?<=\d)[年月](?=\d)")  # between the parts of a date, as 日 is behind it
+_DOTTED = re.compile(r"\d\S+ \d{1,2}\.\d{2}(?:\.\d{2})?$")  # a date, and hours with points
 _MIDNIGHT = re.compile(r"((?:^|[T ]))24(:00(?::00(?:\.0+)?)?)\b")  # the end of a day
 _COMPACT = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M"}
 _MONTHS = re.compile(rf"\b({'|'.join(WORDS['months'])})\b", re.IGNORECASE)
@@ -35,6 +37,7 @@ def is_told(name):
     """Whether a column holds times, names or qualities, which are read as they are written."""
     name = name.strip().lower()
     plain = {word for role, words in WORDS["columns"].items() if role not in ("value", "measure") for word in words}
+    plain = plain.union(*WORDS["dates"].values())
     ends = tuple(joint + word for word in WORDS["columns"]["quality"] for joint in JOINTS)
     return name in plain or name.endswith(ends)
 
@@ -55,7 +58,7 @@ def parse_times(column, dayfirst, where):
         return _since_1970(numbers.to_numpy(dtype=float), where)
     if texts.str.match(r"^\d{1,2}:\d{2}").all():
         raise ValueError(f"The times of {where} have no date ({texts.iloc[0]!r}). Give it in a column 'date'.")
-    texts = texts.str.replace(r"(\d),(\d+)$", r"\1.\2", regex=True)  # fractions of seconds
+    texts = _western(texts).str.replace(r"(\d),(\d+)$", r"\1.\2", regex=True)  # fractions of seconds
     written, texts = texts, texts.str.replace(_MIDNIGHT, r"\g<1>00\2", regex=True)
     midnight = written != texts
     offset = texts.str.contains(r"(?:Z|[+-]\d{2}:?\d{2})$", regex=True)
@@ -88,7 +91,7 @@ _LIKE_TIMES = re.compile(r"^\s*\D{0,10}\d{1,4}[-./ ,](?:\d{1,2}|[^\W\d]{3,9})[-.
 
 def are_times(texts):
     """Whether texts are times: all but few, which may be remarks below a table."""
-    texts = texts.dropna().astype(str).str.strip()
+    texts = _western(texts.dropna().astype(str).str.strip())
     like = texts.str.match(_LIKE_TIMES)
     if not len(texts) or like.mean() < _MOST:
         return False
@@ -99,6 +102,14 @@ def are_times(texts):
 
 
 _MOST = 0.8
+
+
+def _western(texts):
+    """Times with the marks that are read, all of them written as the first one: 2026年03月01日, 01/03/2026 06.00."""
+    first = texts.iloc[0] if len(texts) else ""
+    if _EAST.search(first):
+        return texts.str.replace(_EAST, "-", regex=True).str.replace("日", " ").str.strip()
+    return texts.str.replace(r"\.(?=\d{2}(?:\.\d{2})?$)", ":", regex=True) if _DOTTED.match(first) else texts
 
 
 def _read_stamps(stamps, options, where):

@@ -21,6 +21,9 @@ _SPELLINGS = [form(text) for text in BAD_TEXTS for form in (str, str.upper, str.
 _SEPARATORS = ";\t|,"  # decimal commas look like the last
 _THOUSANDS = re.compile(r"\.\d{3}(?:\.\d{3})*,\d")  # points between thousands beside a decimal comma
 _COMMA_THOUSANDS = r"\d{1,3}(?:,\d{3})+\.\d"  # commas between thousands beside a decimal point
+_GROUPS = re.compile("[ '’\u00a0\u2009\u202f]")  # between thousands
+_GROUPED = re.compile(rf"""(?<=[;,\t|"])[+-]?\d{{1,3}}(?:{_GROUPS.pattern}\d{{3}})+(?=[.,;\t|"\r\n])""")
+_BLANKS = re.compile(r" {2,}")
 _VALUE = re.compile(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?|\d+[-./:]\d+[-./:]\d.*")  # a number or a time
 _DATASET = re.compile(r'^\s*"?#NAMES"?[^\n]*\n([^\n]*?)\r?\n"?#TYPES[^\n]*\n[^\n]*\n"?#ROWS[^\n]*\n')  # of Ignition
 _BEGINNING = 1_000_000  # letters of a text in which its form is told
@@ -54,7 +57,8 @@ class _Form(NamedTuple):
 
 def parsed(text, where, dialect):
     """Table that a text holds."""
-    text, blocks = text.removeprefix("\ufeff"), _annotated(text)
+    text = _plain(text.removeprefix("\ufeff"))
+    blocks = _annotated(text)
     if len(blocks) > 1:
         tables = [parsed(block, where, dialect).table for block in blocks]
         return Written(pd.concat(tables, ignore_index=True))
@@ -83,6 +87,8 @@ def parsed_file(path, where, dialect):
         early = file.read(_BEGINNING)
         text = _whole_lines(early)
         if text is None or len(_annotated(text)) > 1 or _DATASET.match(text) or text.lstrip()[:1] in "[{<#":
+            return None
+        if _plain(text) != text:
             return None
         form = _form(text, where, dialect.names)
         how = _how(form, form.body, dialect.bad_values)
@@ -219,6 +225,17 @@ def _how(form, body, marks):
         "index_col": False,
         "points": decimal == "," and not written_so and not _THOUSANDS.search(body),
     }
+
+
+def _plain(text):
+    """A text without marks between thousands but points and commas, and with tabs where columns are set with blanks."""
+    if _GROUPED.search(text[:_BEGINNING]):
+        text = _GROUPED.sub(lambda found: _GROUPS.sub("", found[0]), text)
+    lines = [line.strip() for line in _first_lines(text)]
+    apart = {len(_BLANKS.split(line)) for line in lines}
+    if len(apart) == 1 and apart != {1} and not re.search(r"[;\t|]|, ", "".join(lines)):
+        text = "\n".join(_BLANKS.sub("\t", line.strip()) for line in text.splitlines())
+    return text
 
 
 def _annotated(text):
