@@ -23,6 +23,7 @@ _LARGEST = 3.4e38  # of single precision: what is written in place of a value, a
 _LONG = 2  # rows of one time, on average, from which on a table looks like one of a row for every value
 _SINCE_1970 = 1e9  # seconds, of 2001
 _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hr": 3600.0, "d": 86400.0, "day": 86400.0}
+_VALUE_END = re.compile(rf"(?:__|[._ :/-])(?:{'|'.join(WORDS['columns']['value'])})$")  # of the name of a tag
 _OF_DATES = r"\d\D+\d|\d{8}"  # what stands in every time
 # least code, mask, good and uncertain: the two highest of the 32 bits of OPC UA, of the eight of OPC DA
 _STANDARDS = (2**30, -(2**30), 0, 2**30), (192, 192, 192, 64)
@@ -313,10 +314,13 @@ def _is_text(column, bad_values):
 
 
 def _quality_columns(columns):
-    """Column with the quality of each tag that has one: ``FIT101.quality`` beside ``FIT101``."""
+    """Column with the quality of each tag that has one: ``FIT101.quality`` beside ``FIT101`` or ``FIT101.value``."""
     lower = {column.lower(): column for column in columns}
     ends = [joint + word for word in WORDS["columns"]["quality"] for joint in JOINTS]
-    found = {tag: _pick(lower, [tag.lower() + end for end in ends]) for tag in columns}
+    found = {
+        tag: _pick(lower, [stem + end for stem in (tag.lower(), _VALUE_END.sub("", tag.lower())) for end in ends])
+        for tag in columns
+    }
     return {tag: column for tag, column in found.items() if column is not None}
 
 

@@ -21,7 +21,8 @@ def of_json(text, where):
     if streams and all("Name" in one and "Items" in one for one in streams):
         return Written(pd.DataFrame([_event(one["Name"], one | event) for one in streams for event in one["Items"]]))
     try:
-        table = pd.DataFrame(content)
+        is_split = isinstance(content, dict) and {"columns", "data"} <= set(content)
+        table = pd.DataFrame(content["data"], columns=content["columns"]) if is_split else pd.DataFrame(content)
     except (ValueError, TypeError):
         table = pd.DataFrame()
     if len(table) < 2 or table.map(lambda cell: isinstance(cell, (dict, list))).to_numpy().any():

@@ -15,7 +15,7 @@ from ..containers.rows import repeated_text, times_back
 
 WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
 TIME_NAMES, BAD_TEXTS = WORDS["columns"]["time"], frozenset(WORDS["values"]["bad"])
-JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
+JOINTS = "__", ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
 DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
 _EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s"))  # by size, for dates after 1973
 _EXCEL_DAYS, _EXCEL_ORIGIN = (20_000, 80_000), pd.Timestamp("1899-12-30")  # of 1954 to 2119
@@ -24,7 +24,9 @@ _EAST = re.compile(r"(?<=\d)[年月](?=\d)")  # between the parts of a date, as 
 _DOTTED = re.compile(r"\d\S+ \d{1,2}\.\d{2}(?:\.\d{2})?$")  # a date, and hours with points
 _MIDNIGHT = re.compile(r"((?:^|[T ]))24(:00(?::00(?:\.0+)?)?)\b")  # the end of a day
 _COMPACT = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M"}
-_MONTHS = re.compile(rf"\b({'|'.join(WORDS['months'])})\b", re.IGNORECASE)
+_ENGLISH = {word: month for month, words in WORDS["months"].items() for word in words}
+_MONTHS = re.compile(rf"\b({'|'.join(_ENGLISH)})\b", re.IGNORECASE)
+_IN_ZONE = re.compile(r"\d ([A-Z]{3,4})$")
 _ZONE = "Pass tz=..., the zone of the clock that wrote it, such as tz='Europe/Berlin'"
 _WHICH_FIRST = "Pass dayfirst=True or dayfirst=False (--dayfirst, --no-dayfirst)"
 _REMEDIES = {
@@ -86,7 +88,7 @@ def _of_plain_stamps(texts):
     return parts[0].append(parts[1:]) if parts else None
 
 
-_LIKE_TIMES = re.compile(r"^\s*\D{0,10}\d{1,4}[-./ ,](?:\d{1,2}|[^\W\d]{3,9})[-./ ,]+\d{1,4}\b.*")
+_LIKE_TIMES = re.compile(r"^\s*\D{0,10}\d{1,4}[-./ ,]+(?:\d{1,2}|[^\W\d]{3,9})[-./ ,]+\d{1,4}\b.*")
 
 
 def are_times(texts):
@@ -95,7 +97,7 @@ def are_times(texts):
     like = texts.str.match(_LIKE_TIMES)
     if not len(texts) or like.mean() < _MOST:
         return False
-    english = texts[like].str.replace(_MONTHS, lambda found: WORDS["months"][found[0].lower()], regex=True)
+    english = _in_english(texts[like])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return bool(pd.to_datetime(english, format="mixed", errors="coerce", utc=True).notna().mean() >= _MOST)
@@ -104,11 +106,21 @@ def are_times(texts):
 _MOST = 0.8
 
 
+def _in_english(texts):
+    """Times with the names of their months in English."""
+    return texts.str.replace(_MONTHS, lambda found: _ENGLISH[found[0].lower()], regex=True)
+
+
 def _western(texts):
     """Times with the marks that are read, all of them written as the first one: 2026年03月01日, 01/03/2026 06.00."""
     first = texts.iloc[0] if len(texts) else ""
     if _EAST.search(first):
-        return texts.str.replace(_EAST, "-", regex=True).str.replace("日", " ").str.strip()
+        texts = texts.str.replace(_EAST, "-", regex=True).str.replace("日", " ").str.strip()
+    for half, letters in (("上午", "AM"), ("下午", "PM")) if "午" in first else ():
+        texts = texts.str.replace(rf"{half}\s*(\S+)$", rf"\1 {letters}", regex=True)
+    if _IN_ZONE.search(first):
+        for offset, names in WORDS["zones"].items():
+            texts = texts.str.replace(rf" (?:{'|'.join(names)})$", offset, regex=True)
     return texts.str.replace(r"\.(?=\d{2}(?:\.\d{2})?$)", ":", regex=True) if _DOTTED.match(first) else texts
 
 
@@ -123,7 +135,7 @@ def _read_stamps(stamps, options, where):
     try:
         return pd.to_datetime(stamps, format="mixed", **options)
     except ValueError as error:
-        english = stamps.str.replace(_MONTHS, lambda found: WORDS["months"][found[0].lower()], regex=True)
+        english = _in_english(stamps)
         if not english.equals(stamps):
             return _read_stamps(english, options, where)
         remedy = "Write them as 2026-03-01 08:00:00, or name another column as the time"
