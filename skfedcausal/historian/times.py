@@ -50,7 +50,7 @@ def parse_times(column, dayfirst, where):
         return pd.DatetimeIndex(column)
     is_number = pd.api.types.is_numeric_dtype(column)
     texts = column if is_number else column.astype(str).str.strip()
-    times = None if is_number else _of_plain_stamps(texts)
+    times = None if is_number else of_plain_stamps(texts)
     if times is not None:
         return times
     numbers = pd.to_numeric(texts, errors="coerce")
@@ -74,7 +74,7 @@ _PLAIN = r"\d{4}-\d{2}-\d{2}[ T](?:[01]\d|2[0-3]):\d{2}(?::\d{2}(?:\.\d{1,9})?)?
 _BLOCK = 100_000  # rows of texts that are looked at together
 
 
-def _of_plain_stamps(texts):
+def of_plain_stamps(texts):
     """Times of texts such as 2026-03-01 08:00:00, a block of rows after the other; None where there are others."""
     parts = []
     for start in range(0, len(texts), _BLOCK):

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from .measures import is_measure, measures_below
-from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, WORDS, are_times, is_told
+from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, WORDS, are_times, is_told, of_plain_stamps
 
 _SPELLINGS = [form(text) for text in BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
 _SEPARATORS = ";\t|,"  # decimal commas look like the last
@@ -137,7 +137,9 @@ def _in_pieces(source, names, most, how):
     columns: dict[str, _Column] = {}
     for piece in pd.read_csv(source, chunksize=max(_CELLS // len(names), _FEWEST), **how):
         for name, column in piece.items():
-            columns.setdefault(str(name), _Column(most)).add(column)
+            is_time = str(name).strip().lower() in TIME_NAMES and column.dtype.kind not in "if"
+            times = of_plain_stamps(column) if is_time else None
+            columns.setdefault(str(name), _Column(most)).add(column if times is None else pd.Series(times))
     return pd.DataFrame({name: column.whole() for name, column in columns.items()}, copy=False)
 
 
@@ -148,7 +150,8 @@ def _own_memory(n_rows, dtype):
 
 
 class _Column:
-    """A column that comes in pieces: numbers lie in one array of `most` rows until words come, behind them pieces."""
+    """A column that comes in pieces: numbers or times lie in one array of `most` rows until words come, behind them
+    pieces."""
 
     def __init__(self, most):
         self._most, self._filled = most, 0
@@ -157,15 +160,20 @@ class _Column:
 
     def add(self, piece):
         """Take the next piece."""
-        if self._pieces or piece.dtype.kind not in "if":
+        if self._numbers is None and not self._pieces and piece.dtype.kind in "ifM":
+            self._numbers = _own_memory(self._most, piece.dtype)
+        if self._pieces or not self._takes(piece.dtype):
             self._pieces.append(piece)
             return
-        if self._numbers is None:
-            self._numbers = _own_memory(self._most, piece.dtype)
-        elif self._numbers.dtype.kind == "i" and piece.dtype.kind == "f":
+        if self._numbers.dtype.kind == "i" and piece.dtype.kind == "f":
             self._numbers = self._numbers.astype(float)
         self._numbers[self._filled : self._filled + len(piece)] = piece
         self._filled += len(piece)
+
+    def _takes(self, dtype):
+        """Whether values of a type may lie among those that came before."""
+        own = None if self._numbers is None else self._numbers.dtype
+        return own is not None and (dtype == own or {dtype.kind, own.kind} <= {"i", "f"})
 
     def whole(self):
         """Values of the column."""

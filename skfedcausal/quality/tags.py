@@ -232,13 +232,14 @@ def straight(tag):
     moving = (moves[1:] & moves[:-1])[inner]
     if moving.sum() < max(10, 0.5 * len(bend)):  # what mostly stands still is no archived curve
         return 0.0, 1.0
-    line = bend[moving] <= tolerance
+    bend = bend[moving]
+    line = bend <= tolerance
     chance = 0.0
     if tag.resolution and (~line).sum() < 10:
         chance = float(tolerance > 0.02 * tag.spread)
     elif tag.resolution:
         border = tolerance + 0.4 * tag.resolution  # half way to the next point of the lattice
-        chance = _share_below(border, np.median(bend[moving][~line]) - border)
+        chance = _share_below(border, np.median(bend[~line], overwrite_input=True) - border)
     share = float((line.mean() - chance) / (1 - chance)) if chance < _TOO_COARSE else 0.0
     if share < (_ROUNDED_LINES if chance > 0.01 else _LINES):
         return 0.0, 1.0
