@@ -17,6 +17,8 @@ from ..containers.layout import listed
 from ..optional import import_optional
 from .databases import is_address, of_address, of_connection
 from .json_files import of_json
+from .measures import measures_below
+from .times import WORDS
 from .written import Written, parsed, parsed_file, read_columns
 
 _CSV = "export it as CSV (UTF-8) or Parquet"
@@ -78,18 +80,13 @@ def _of_content(content, place):
 
 def _parquet(content, place):
     """Columns of a file of Parquet, given by its path or as bytes, of which only those asked for are read."""
-    import_optional("pyarrow", "parquet", f"Reading {place.where}")
     file = io.BytesIO(content) if isinstance(content, bytes) else content
-    return Written(pd.read_parquet(file, columns=_asked(file, place.dialect)))
-
-
-def _asked(file, dialect):
-    """Names of the columns of a file of Parquet to read, None for all."""
-    if dialect.columns is None:
-        return None
-    schema = import_optional("pyarrow.parquet", "parquet", "Reading Parquet").read_schema(file)
+    schema = import_optional("pyarrow.parquet", "parquet", f"Reading {place.where}").read_schema(file)
     times = [one.name for one in schema if str(one.type).startswith(("timestamp", "date"))]
-    return read_columns(schema.names, dialect, times)
+    asked = None if place.dialect.columns is None else read_columns(schema.names, place.dialect, times)
+    told = [(one.name, key.decode(), word) for one in schema for key, word in (one.metadata or {}).items()]
+    words = {name: word.decode() for name, key, word in told if key.lower() in WORDS["columns"]["measure"]}
+    return Written(pd.read_parquet(file, columns=asked), (), measures_below(words, words.values()))
 
 
 def _feather(content, place):
