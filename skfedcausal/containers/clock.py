@@ -71,6 +71,11 @@ def ticks(index):
     return index.to_numpy(dtype=float if index.dtype.kind == "f" else np.int64) if is_numbers else None
 
 
+def unit_since_1970(number):
+    """Unit in which a number tells a time since 1970, by its size, of dates after 1973."""
+    return next(unit for least, unit in ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s")) if number >= least)
+
+
 def is_numbering(index):
     """Whether an index only counts rows from 0."""
     return isinstance(index, pd.RangeIndex) and index.start == 0 and index.step == 1

@@ -12,7 +12,6 @@ ON_GRID = 0.9  # share of the rows that are on a grid where it is that of the re
 JITTER = 0.1  # of a step, by which a row that is on a grid may be off it
 _ROUND = 0.02  # relative difference of a usual step to the round one that is meant
 _PACE = 0.7  # that of rows late by up to half a step
-_BLOCK = 100_000  # rows that are looked at together
 _SECONDS = 1, 2, 5, 10, 15, 20, 30
 _ROUND_SECONDS = np.array(
     [tick * size for size in (0.001, 0.01, 0.1) for tick in (1, 2, 5)]
@@ -92,7 +91,7 @@ def usual_step(index):
 
 def _keeps_pace(step, index):
     """Whether rows stay where they are within a step, which they drift through if it is another one."""
-    parts = np.array_split(step.places(index), 1 + len(index) // _BLOCK)
+    parts = np.array_split(step.places(index), 100)  # of a long record numbers twice as long are in memory
     return bool(abs(sum(np.exp(2j * np.pi * part).sum() for part in parts)) > _PACE * len(index))
 
 

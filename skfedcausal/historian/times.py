@@ -4,20 +4,19 @@ import re
 import tomllib
 import warnings
 from importlib.resources import files
-from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pandas as pd
 
 from ..callers import warn
+from ..containers.clock import unit_since_1970
 from ..containers.rows import repeated_text, times_back
 
 WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
 TIME_NAMES, BAD_TEXTS = WORDS["columns"]["time"], frozenset(WORDS["values"]["bad"])
 JOINTS = "__", ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
 DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
-_EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s"))  # by size, for dates after 1973
 _EXCEL_DAYS, _EXCEL_ORIGIN = (20_000, 80_000), pd.Timestamp("1899-12-30")  # of 1954 to 2119
 _SLOW_DAYS = 1.5 / 86400  # between rows, from which on times are of whole seconds, which few decimals of a day blur
 _EAST = re.compile(r"(?<=\d)[年月](?=\d)")  # between the parts of a date, as 日 is behind it
@@ -153,8 +152,8 @@ def _since_1970(numbers, where):
         stamps = pd.to_datetime(pd.Series(numbers).map("{:.0f}".format), format=compact, errors="coerce")
         if stamps.notna().all():
             return pd.DatetimeIndex(stamps)
-    unit = next(unit for least, unit in _EPOCH_UNITS if np.abs(numbers).max(initial=0) >= least)
-    return pd.DatetimeIndex(pd.to_datetime(numbers, unit=cast(Any, unit), utc=True))
+    unit = unit_since_1970(np.abs(numbers).max(initial=0))
+    return pd.DatetimeIndex(pd.to_datetime(numbers, unit=unit, utc=True))
 
 
 def _are_excel_days(numbers):

@@ -282,7 +282,7 @@ def _form(text, where, given=None):
         said.append(f"left out: {above} line{'s' * (above > 1)} above the header ({shown})")
     if given is not None:
         return _Form(
-            separator, _given_names(given, rows[above], where), rows[above:], _from_line(text, ends, above), (), {}
+            separator, _given_names(given, rows[above], where), rows[above:], text[[0, *ends][above] :], (), {}
         )
     if not _are_words(rows[above]) and not _stands_over(rows[above], rows[above]) and _are_values(rows[above]):
         shown = ", ".join(rows[above][:4])
@@ -327,11 +327,6 @@ def _given_names(given, row, where):
     if len(given) != len(row):
         raise ValueError(f"Got {len(given)} names for {len(row)} columns of {where}; give one for each.")
     return list(given)
-
-
-def _from_line(text, ends, line):
-    """A text from one of its first lines on."""
-    return text[ends[line - 1] if line else 0 :]
 
 
 def _first_lines(text):
