@@ -33,8 +33,7 @@ async def _history(asyncua, address, pattern):
                 measure = await _measure(asyncua, node)
                 end = pd.Timestamp.now("UTC").tz_localize(None).to_pydatetime()
                 for one in await node.read_raw_history(_FIRST.to_pydatetime(), end):
-                    time, good = pd.Timestamp(one.SourceTimestamp), one.StatusCode.is_good()
-                    time = time.tz_localize("UTC") if time.tz is None else time.tz_convert("UTC")
+                    time, good = pd.to_datetime(one.SourceTimestamp, utc=True), one.StatusCode.is_good()
                     rows.append((name, time, one.Value.Value, "Good" if good else "Bad", measure))
     return rows
 
@@ -42,10 +41,9 @@ async def _history(asyncua, address, pattern):
 async def _measure(asyncua, node):
     """Unit of measurement that a variable tells (EUInformation), "" of one that tells none."""
     try:
-        information = await (await node.get_child("0:EngineeringUnits")).read_value()
+        return (await (await node.get_child("0:EngineeringUnits")).read_value()).DisplayName.Text or ""
     except asyncua.ua.uaerrors.BadNoMatch:
         return ""
-    return information.DisplayName.Text or ""
 
 
 async def _variables(asyncua, top):

@@ -6,7 +6,7 @@ import io
 import re
 import sqlite3
 import zipfile
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,11 +46,9 @@ def written(export, where, dialect):
     early = b"" if path is None else _first_bytes(path)
     if early.startswith(_OF_PARQUET):
         return _parquet(path, Place(where, path, dialect))
-    if path is not None and path.stat().st_size > _LARGE:
-        is_text = not early.startswith(tuple(_KINDS))
-        found = parsed_file(path, where, dialect) if is_text else None
-        if found is not None:
-            return found
+    is_large_text = path is not None and path.stat().st_size > _LARGE and not early.startswith(tuple(_KINDS))
+    if is_large_text and (found := parsed_file(path, where, dialect)) is not None:
+        return found
     content = export.read() if path is None else path.read_bytes()
     return _of_content(content, Place(where, path, dialect))
 
@@ -95,12 +93,9 @@ def _feather(content, place):
 
 
 def _sqlite(content, place):
-    connection = sqlite3.connect(":memory:")
-    try:
+    with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(content)
         return of_connection(connection, place.where, place.dialect.query)
-    finally:
-        connection.close()
 
 
 def _gzipped(content, place):

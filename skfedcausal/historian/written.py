@@ -162,18 +162,15 @@ class _Column:
         """Take the next piece."""
         if self._numbers is None and not self._pieces and piece.dtype.kind in "ifM":
             self._numbers = _own_memory(self._most, piece.dtype)
-        if self._pieces or not self._takes(piece.dtype):
+        own = None if self._numbers is None else self._numbers.dtype
+        fits = own is not None and (piece.dtype == own or {piece.dtype.kind, own.kind} <= {"i", "f"})
+        if self._pieces or not fits:
             self._pieces.append(piece)
             return
         if self._numbers.dtype.kind == "i" and piece.dtype.kind == "f":
             self._numbers = self._numbers.astype(float)
         self._numbers[self._filled : self._filled + len(piece)] = piece
         self._filled += len(piece)
-
-    def _takes(self, dtype):
-        """Whether values of a type may lie among those that came before."""
-        own = None if self._numbers is None else self._numbers.dtype
-        return own is not None and (dtype == own or {dtype.kind, own.kind} <= {"i", "f"})
 
     def whole(self):
         """Values of the column."""
@@ -221,7 +218,8 @@ def _how(form, body, marks):
     """How pandas is to read the lines below the header; `points`: whether points may stand for decimal commas."""
     as_text = {name: str for name in form.names if is_told(name)}
     decimal = "," if _has_commas(form.rows, form.separator) else "."
-    written_so = any("," in mark for mark in marks if isinstance(mark, str)) or not _only_times(as_text)
+    is_more = any(name.strip().lower() not in TIME_NAMES for name in as_text)  # names of tags or qualities
+    written_so = is_more or any("," in mark for mark in marks if isinstance(mark, str))
     return {
         "sep": form.separator,
         "decimal": decimal,
@@ -414,8 +412,3 @@ def _thousands(body, separator, decimal):
         return None
     quote = '"' if separator == "," else ""
     return "," if re.search(quote + _COMMA_THOUSANDS, body[:_BEGINNING]) else None
-
-
-def _only_times(names):
-    """Whether of columns that are read as they are written none holds names of tags or qualities."""
-    return all(name.strip().lower() in TIME_NAMES for name in names)

@@ -42,12 +42,8 @@ class Stamps:
 
     def read(self, cells):
         """Times of cells, NaT where there is none."""
-        found = [self._moment(cell) for cell in cells]
-        known = np.array(
-            [np.iinfo(np.int64).min if at is None else (at - _EPOCH) // timedelta(microseconds=1) for at in found],
-            dtype=np.int64,
-        )
-        index = pd.DatetimeIndex(known.view("datetime64[us]"))
+        found = [None if at is None else at.replace(tzinfo=None) for at in map(self._moment, cells)]
+        index = pd.DatetimeIndex(np.array(found, dtype="datetime64[us]"))
         return index.tz_localize("UTC") if self.zoned else index
 
     def _moment(self, cell):

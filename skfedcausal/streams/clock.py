@@ -171,6 +171,9 @@ class Clock:
     def _remember(self, times, frame):
         checks = _checksums(frame if len(frame) <= _REMEMBERED else frame[-_REMEMBERED:])
         self._seen.update(zip(times[-_REMEMBERED:].tolist(), checks, strict=True))
+        self._forget()
+
+    def _forget(self):
         while len(self._seen) > _REMEMBERED:
             del self._seen[next(iter(self._seen))]
 
@@ -216,8 +219,7 @@ class Clock:
             self.counts[kind] += len(found)
             if found:
                 warn(_SAID[kind].format(len(found), frame.index[found[0]]), StreamWarning)
-        while len(self._seen) > _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
+        self._forget()
         return _at(frame.iloc[rows], np.array(given, dtype=np.int64)) if rows else None
 
     def _step(self, at):
