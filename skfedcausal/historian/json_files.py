@@ -11,8 +11,8 @@ from .written import Written
 def of_json(text, where):
     """Table that a JSON text holds."""
     try:
-        lines = text.split("\n") if re.match(r"\s*\{.*\}\s*\n\s*\{", text) else ()  # a row in each
-        content = [json.loads(line) for line in lines if line.strip()] or json.loads(text)
+        lines = text.strip().split("\n") if re.match(r"\s*\{.*\}\s*\n\s*\{", text) else ()  # a row in each
+        content = json.loads(f"[{','.join(filter(str.strip, lines))}]" if lines else text)
     except ValueError as error:
         raise ValueError(f"{where} begins as JSON and is none: {error}.") from None
     streams = content.get("Items") if isinstance(content, dict) else None
