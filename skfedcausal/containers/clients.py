@@ -220,14 +220,8 @@ def opened(X, inputs=None, lengths=None):
 
 def _refuse_no_tables(inputs):
     """Refuse inputs of a unit that are no table."""
-    parts = (
-        inputs.items()
-        if isinstance(inputs, Mapping)
-        else enumerate(inputs)
-        if isinstance(inputs, (list, tuple))
-        else ()
-    )
-    for unit, part in parts:
+    tables = inputs if isinstance(inputs, (list, tuple)) else ()
+    for unit, part in inputs.items() if isinstance(inputs, Mapping) else enumerate(tables):
         if part is None or isinstance(part, (Mapping, list, tuple)) or n_dimensions(as_native(part)) > 0:
             continue
         raise TypeError(

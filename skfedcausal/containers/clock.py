@@ -71,6 +71,11 @@ def ticks(index):
     return index.to_numpy(dtype=float if index.dtype.kind == "f" else np.int64) if is_numbers else None
 
 
+def unit_since_1970(number):
+    """Unit in which a number tells a time since 1970, by its size, of dates after 1973."""
+    return next(unit for least, unit in ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s")) if number >= least)
+
+
 def is_numbering(index):
     """Whether an index only counts rows from 0."""
     return isinstance(index, pd.RangeIndex) and index.start == 0 and index.step == 1
@@ -92,7 +97,7 @@ def _times(index):
         return index.to_timestamp(how="start")
     if isinstance(index, pd.CategoricalIndex):
         return _times(pd.Index(index.to_numpy()))
-    kind = pd.api.types.infer_dtype(index, skipna=True) if index.dtype.kind in "OTU" else ""
+    kind = pd.api.types.infer_dtype(index, skipna=True) if index.dtype.kind in "OTUmM" else ""  # of Arrow, too
     if kind in ("datetime", "date", "datetime64"):
         return pd.DatetimeIndex(pd.to_datetime(index, utc=len({getattr(t, "tzinfo", None) for t in index}) > 1))
     if kind in ("timedelta", "timedelta64"):
@@ -105,7 +110,9 @@ def _times(index):
 
 
 def _of_texts(index):
-    """Texts as times, as they came where they are none."""
+    """Texts as times or numbers, as they came where they are none."""
+    if (numbers := pd.to_numeric(index, errors="coerce")).notna().all():
+        return pd.Index(numbers)
     if not len(index) or not all(isinstance(text, str) and _DATE.match(text) for text in (index[0], index[-1])):
         return index
     texts = pd.Series(index.astype(str)).str.strip()

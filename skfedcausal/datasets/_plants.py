@@ -25,31 +25,7 @@ def make_granger_plant(
 ) -> tuple[Any, PlantTruth]: ...
 @overload
 def make_granger_plant(
-    n_units: int = 4,
-    *,
-    n_states: int | Sequence[int] = 2,
-    n_sensors: int | Sequence[int] = 8,
-    n_samples: int = 2000,
-    n_links: int | None = None,
-    link_density: float | None = None,
-    link_strength: Any = (0.04, 0.2),
-    links: Any = None,
-    radius: Any = (0.5, 0.85),
-    transition: ArrayLike | None = None,
-    process_noise: float | Sequence[float] = 1.0,
-    measurement_noise: float | Sequence[float] = 1.0,
-    n_inputs: int | Sequence[int] = 0,
-    input_strength: Any = (0.2, 1.0),
-    n_input_links: Any = None,
-    input_links: Any = None,
-    level_shift: dict[str, Any] | Sequence[dict[str, Any]] | None = None,
-    missing: float = 0.0,
-    missing_blocks: Any = (),
-    episodes: int = 1,
-    names: Sequence[str] | None = None,
-    container: Literal["dict"] = "dict",
-    return_truth: Literal[True] = True,
-    random_state: int | np.random.RandomState | np.random.Generator | None = None,
+    n_units: int = 4, *, container: Literal["dict"] = "dict", return_truth: Literal[True] = True, **settings: Any
 ) -> tuple[dict[str, np.ndarray], PlantTruth]: ...
 def make_granger_plant(  # type: ignore[misc]  # of overloads that leave most of it unsaid
     n_units: int = 4,

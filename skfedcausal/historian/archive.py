@@ -37,7 +37,7 @@ def table_of(series, hold, every=None):
         return table, (said,) if empty >= _EMPTY else ()
     moments = _with_grid(table.index, every)
     limits = {tag: _longest(own.index) if hold == "auto" else pd.Timedelta(hold) for tag, own in series.items()}
-    held = pd.DataFrame({tag: _held(own, moments, limits[tag]) for tag, own in series.items()})
+    held = pd.DataFrame({tag: held_at(own, moments, limits[tag]) for tag, own in series.items()})
     kept = held.notna().any(axis=1).to_numpy() | moments.isin(table.index)
     longest = max(limits.values())
     said = f"archive: values hold until the next, up to {longest.total_seconds():g} s ({listed(list(series), 3)})"
@@ -62,7 +62,7 @@ def _longest(index):
     return silences[silences <= _LONGER * usual].max()
 
 
-def _held(series, moments, limit):
+def held_at(series, moments, limit):
     """Last value of a tag at some times, NaN where that was bad or is too long ago."""
     place = series.index.searchsorted(moments, side="right") - 1
     last = np.maximum(place, 0)

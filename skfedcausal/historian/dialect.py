@@ -21,8 +21,8 @@ class Dialect(NamedTuple):
     columns: tuple | None = None  # patterns of the columns that are read; None for all
 
     def wants(self, name):
-        """Whether a column or tag is read: one of `columns`, where they are given, and none of `drop`."""
-        return (self.columns is None or _fits(name, self.columns)) and not _fits(name, self.drop)
+        """Whether a column or tag is read: one of `columns`, where they are given, and none of `drop`; None is."""
+        return name is None or ((self.columns is None or _fits(name, self.columns)) and not _fits(name, self.drop))
 
     def unknown(self, names):
         """Those of `columns` that fit none of the names that there are."""

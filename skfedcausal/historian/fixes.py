@@ -84,10 +84,8 @@ def _without_frozen(frame, findings):
 
 def _rows(index, start, end):
     """Mask of the rows from one to another, times or positions."""
-    if isinstance(index, pd.DatetimeIndex):
-        return np.asarray((index >= start) & (index <= end))
-    places = np.arange(len(index))
-    return (places >= start) & (places <= end)
+    places = index if isinstance(index, pd.DatetimeIndex) else np.arange(len(index))
+    return np.asarray((places >= start) & (places <= end))
 
 
 def _once(frame, findings):

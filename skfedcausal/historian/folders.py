@@ -22,12 +22,8 @@ def files_of(folder):
     files = [one for one in Path(folder).rglob("*") if one.is_file() and not one.name.startswith((".", "_"))]
     if not files:
         raise ValueError(f"The folder {folder} has no files.")
-    return sorted(files, key=lambda path: [int(part) if k % 2 else part for k, part in enumerate(_parts_of(path))])
-
-
-def _parts_of(path):
-    """Letters and numbers of a path in turns: month=2 comes before month=10."""
-    return re.split(r"(\d+)", str(path))
+    in_turns = {path: enumerate(re.split(r"(\d+)", str(path))) for path in files}  # month=2 comes before month=10
+    return sorted(files, key=lambda path: [int(part) if k % 2 else part for k, part in in_turns[path]])
 
 
 def tag_of_folder(path):

@@ -1,5 +1,6 @@
 """One export as a list of tag series: wide and long tables, words for numbers, quality codes."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,8 @@ from ..containers.clock import read_clock, ticks
 from ..containers.layout import listed
 from .archive import table_of
 from .dialect import Dialect
-from .layouts import brought_into_form, time_column
-from .measures import is_measure, measures_by_tag
+from .layouts import brought_into_form, holds_times, time_column
+from .measures import is_measure, measure_in, measures_by_tag
 from .sources import written
 from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times
 
@@ -21,6 +22,9 @@ _FEW_WORDS = 0.05  # share of the cells below which words nobody knows are bad v
 _LARGEST = 3.4e38  # of single precision: what is written in place of a value, as 3.4028235E+38
 _LONG = 2  # rows of one time, on average, from which on a table looks like one of a row for every value
 _SINCE_1970 = 1e9  # seconds, of 2001
+_SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hr": 3600.0, "d": 86400.0, "day": 86400.0}
+_VALUE_END = re.compile(rf"(?:__|[._ :/-])(?:{'|'.join(WORDS['columns']['value'])})$")  # of the name of a tag
+_OF_DATES = r"\d\D+\d|\d{8}"  # what stands in every time
 # least code, mask, good and uncertain: the two highest of the 32 bits of OPC UA, of the eight of OPC DA
 _STANDARDS = (2**30, -(2**30), 0, 2**30), (192, 192, 192, 64)
 
@@ -92,7 +96,7 @@ def export_table(export, dialect, where, alone=True):
     n_rows = len(table)
     del table  # a large file is in memory once: each column goes where its numbers are in the end
     found = _wide(columns, times, dialect, where, skip_texts=True, alone=alone)
-    stamps = [column for column in found.texts if times is None and _are_times(columns[column])]
+    stamps = [column for column in found.texts if times is None and holds_times(columns[column])]
     if stamps:
         raise ValueError(
             f"Column {listed(stamps)} of {where} is no number. Is it the time? Name it: time=... (--time)."
@@ -117,15 +121,6 @@ def _in_one_block(series, n_rows):
     for row, name in zip(values, names, strict=True):
         row[:] = series.pop(name).to_numpy()
     return pd.DataFrame(values.T, columns=names, copy=False)
-
-
-def _are_times(column):
-    """Whether the first texts of a column are times."""
-    try:
-        pd.to_datetime(column.dropna().iloc[:3], format="mixed")
-    except (ValueError, TypeError):
-        return False
-    return True
 
 
 def _wanted(names, dialect, where, alone):
@@ -171,6 +166,9 @@ def _roles(table):
 
 def _timed(table, stamps, dayfirst, where):
     """Rows that have a time, their times, and how many there are without, which nothing is known of."""
+    seconds = _SECONDS.get(measure_in(str(stamps.name))) if pd.api.types.is_numeric_dtype(stamps) else None
+    if seconds is not None:
+        stamps = pd.to_datetime(stamps * seconds, unit="s", utc=True)
     there = stamps.notna().to_numpy(copy=True)
     if not (pd.api.types.is_numeric_dtype(stamps) or pd.api.types.is_datetime64_any_dtype(stamps)):
         there &= (stamps.astype(str).str.strip() != "").to_numpy(dtype=bool)
@@ -178,18 +176,21 @@ def _timed(table, stamps, dayfirst, where):
         raise ValueError(f"No row of {where} has a time.")
     try:
         times = parse_times(stamps if there.all() else stamps[there], dayfirst, where)
-    except ValueError:  # a line below the table says what it is
+    except ValueError:  # lines below the table say what they are, such as totals of its columns
         empty = there & table.isna().all(axis=1).to_numpy()
         told = pd.to_datetime(stamps[empty], format="mixed", errors="coerce", utc=True).isna().to_numpy()
-        if not told.any():
+        dated = stamps.astype(str).str.contains(_OF_DATES, regex=True).to_numpy()
+        below = np.arange(len(dated)) > np.flatnonzero(dated)[-1] if dated.any() else ~there
+        if not told.any() and not below.any():
             raise
-        there[np.flatnonzero(empty)[told]] = False
+        there[np.flatnonzero(empty)[told]] = there[below] = False
         times = parse_times(stamps[there], dayfirst, where)
     lost = np.flatnonzero(~there)
     if not len(lost):
         return table, times, ()
     rows = f"row {lost[0] + 1}" if len(lost) == 1 else f"{len(lost)} rows, the first is row {lost[0] + 1},"
-    return table[there], times, (f"left out: {rows} without a time",)
+    words = [text for text in stamps.iloc[lost].dropna().astype(str).str.strip() if text]
+    return table[there], times, (f"left out: {rows} without a time{f' ({listed(words, 4)})' if words else ''}",)
 
 
 # -- tables -------------------------------------------------------------------------------------
@@ -207,6 +208,8 @@ def _split_times(table, names, time=None):
         times = pd.Series(clock, index=table.index)
     elif time is None and None not in (both := [_pick(names, WORDS["dates"][part]) for part in ("date", "time")]):
         times = table[both[0]].astype(str) + " " + table[both[1]].astype(str)
+        if (part := _pick(names, WORDS["dates"]["milliseconds"])) is not None:
+            times, both = times + "." + table[part].astype(str).str.strip().str.zfill(3), [*both, part]
         table = table.drop(columns=both)
     elif column is not None:
         times, table = table[column], table.drop(columns=column)
@@ -311,10 +314,13 @@ def _is_text(column, bad_values):
 
 
 def _quality_columns(columns):
-    """Column with the quality of each tag that has one: ``FIT101.quality`` beside ``FIT101``."""
+    """Column with the quality of each tag that has one: ``FIT101.quality`` beside ``FIT101`` or ``FIT101.value``."""
     lower = {column.lower(): column for column in columns}
     ends = [joint + word for word in WORDS["columns"]["quality"] for joint in JOINTS]
-    found = {tag: _pick(lower, [tag.lower() + end for end in ends]) for tag in columns}
+    found = {
+        tag: _pick(lower, [stem + end for stem in (tag.lower(), _VALUE_END.sub("", tag.lower())) for end in ends])
+        for tag in columns
+    }
     return {tag: column for tag, column in found.items() if column is not None}
 
 
@@ -390,7 +396,16 @@ def is_good(quality, dialect, where):
         return _good_codes(numbers, dialect.keep_uncertain, where)
     known = {*WORDS["quality"]["good"], *(WORDS["quality"]["uncertain"] if dialect.keep_uncertain else ())}
     first = words.str.split(r"[,;:\s]", n=1, regex=True).str[0]
-    return first.isin(known).fillna(False).to_numpy(dtype=bool)
+    found = first.isin(known).fillna(False).to_numpy(dtype=bool)
+    strange = [] if found.any() else [word for word in first.dropna().unique() if not _NOT_GOOD.match(word)]
+    if strange:
+        raise ValueError(
+            f"No quality of {where} is known to be good: they are {listed(strange, 6)}. Say which are good: good=[...]."
+        )
+    return found
+
+
+_NOT_GOOD = re.compile(f"$|{'|'.join(map(re.escape, (*WORDS['quality']['bad'], *WORDS['quality']['uncertain'])))}")
 
 
 def _good_codes(codes, keep_uncertain, where):

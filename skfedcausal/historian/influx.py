@@ -27,8 +27,7 @@ def of_influx(address, where, query):
     if query is None:
         query = f"from(bucket: {json.dumps(unquote(bucket))}) |> range(start: 0)"
     token = unquote(parts.password or "") or os.environ.get("INFLUX_TOKEN", "")
-    scheme = SCHEMES[f"{parts.scheme}://"]
-    host = parts.hostname if parts.port is None else f"{parts.hostname}:{parts.port}"
+    scheme, host = SCHEMES[f"{parts.scheme}://"], parts.netloc.rpartition("@")[2]
     text = _answer(f"{scheme}://{host}/api/v2/query?org={quote(unquote(organisation))}", token, query, where)
     if not text.strip():
         raise ValueError(f"The query of {where} gave no rows.")

@@ -1,6 +1,7 @@
-"""JSON of web services: streams of the PI Web API, and tables as lists of rows or of columns."""
+"""JSON of web services: streams of the PI Web API, and tables as lists of rows or of columns, or a row a line."""
 
 import json
+import re
 
 import pandas as pd
 
@@ -10,7 +11,8 @@ from .written import Written
 def of_json(text, where):
     """Table that a JSON text holds."""
     try:
-        content = json.loads(text)
+        lines = text.strip().split("\n") if re.match(r"\s*\{.*\}\s*\n\s*\{", text) else ()  # a row in each
+        content = json.loads(f"[{','.join(filter(str.strip, lines))}]" if lines else text)
     except ValueError as error:
         raise ValueError(f"{where} begins as JSON and is none: {error}.") from None
     streams = content.get("Items") if isinstance(content, dict) else None
@@ -19,7 +21,8 @@ def of_json(text, where):
     if streams and all("Name" in one and "Items" in one for one in streams):
         return Written(pd.DataFrame([_event(one["Name"], one | event) for one in streams for event in one["Items"]]))
     try:
-        table = pd.DataFrame(content)
+        is_split = isinstance(content, dict) and {"columns", "data"} <= set(content)
+        table = pd.DataFrame(content["data"], columns=content["columns"]) if is_split else pd.DataFrame(content)
     except (ValueError, TypeError):
         table = pd.DataFrame()
     if len(table) < 2 or table.map(lambda cell: isinstance(cell, (dict, list))).to_numpy().any():

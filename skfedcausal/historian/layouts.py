@@ -5,7 +5,8 @@ import re
 import pandas as pd
 
 from ..containers.layout import listed
-from .times import WORDS, are_times
+from .measures import without_measure
+from .times import TIME_NAMES, WORDS, are_times
 
 _SAMPLE = 20  # cells of a column by which it is told whether they are times
 _UNNAMED = re.compile(r"^(?:Unnamed: \d+|index|)$")
@@ -22,9 +23,12 @@ def brought_into_form(table, said):
 
 
 def time_column(table):
-    """Name of the column of times that has none of the usual names, the first of which the cells are; else None."""
+    """Name of the column of times that has none of the usual names, or one with its unit behind it; else None.
+
+    It is the first or the second one.
+    """
     for name in table.columns[:2]:
-        if holds_times(table[name]):
+        if holds_times(table[name]) or without_measure(str(name)).strip().lower() in TIME_NAMES:
             return name
     return None
 

@@ -20,22 +20,30 @@ def of_server(address, where, query):
         raise ValueError(f"The OPC UA server {where} does not answer: {type(error).__name__} {error}.") from None
     if not rows:
         raise ValueError(f"The OPC UA server {where} has no history of a variable {query or '*'!r}.")
-    return Written(pd.DataFrame(rows, columns=["tag", "timestamp", "value", "quality"]))
+    return Written(pd.DataFrame(rows, columns=["tag", "timestamp", "value", "quality", "uom"]))
 
 
 async def _history(asyncua, address, pattern):
-    """Rows of tag, time in UTC, value and quality."""
+    """Rows of tag, time in UTC, value, quality and unit of measurement."""
     rows = []
     async with asyncua.Client(address) as client:
         async for node in _variables(asyncua, client.nodes.objects):
             name = node.nodeid.to_string()
             if fnmatchcase(name, pattern):
+                measure = await _measure(asyncua, node)
                 end = pd.Timestamp.now("UTC").tz_localize(None).to_pydatetime()
                 for one in await node.read_raw_history(_FIRST.to_pydatetime(), end):
-                    time, good = pd.Timestamp(one.SourceTimestamp), one.StatusCode.is_good()
-                    time = time.tz_localize("UTC") if time.tz is None else time.tz_convert("UTC")
-                    rows.append((name, time, one.Value.Value, "Good" if good else "Bad"))
+                    time, good = pd.to_datetime(one.SourceTimestamp, utc=True), one.StatusCode.is_good()
+                    rows.append((name, time, one.Value.Value, "Good" if good else "Bad", measure))
     return rows
+
+
+async def _measure(asyncua, node):
+    """Unit of measurement that a variable tells (EUInformation), "" of one that tells none."""
+    try:
+        return (await (await node.get_child("0:EngineeringUnits")).read_value()).DisplayName.Text or ""
+    except asyncua.ua.uaerrors.BadNoMatch:
+        return ""
 
 
 async def _variables(asyncua, top):

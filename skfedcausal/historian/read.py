@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, check_unit_names, listed
+from .archive import held_at
 from .dialect import Dialect
 from .forms import bad_marks, ordered, tag_series
 
@@ -187,16 +188,8 @@ def _on_grid(series, step, how, hold):
         there = values.dropna()
         binned = there.groupby(there.index.ceil(step))
         column = (binned.last() if how == "last" else binned.mean()).reindex(grid)
-        columns[name] = column if hold is None else _held(column, values, grid, hold)
+        # empty steps take the last stored value unless it was bad or is older than `hold`
+        columns[name] = column if hold is None else column.where(column.notna(), held_at(values, grid, hold))
     table = pd.DataFrame(columns)
     table.index.name = None
     return table
-
-
-def _held(column, values, grid, hold):
-    """Empty steps take the last stored value unless it was bad or is older than `hold`."""
-    place = values.index.searchsorted(grid, side="right") - 1
-    last = np.maximum(place, 0)
-    usable = (place >= 0) & (grid - values.index[last] <= hold)
-    held = np.where(usable, values.to_numpy()[last], np.nan)
-    return column.where(column.notna(), pd.Series(held, index=grid))

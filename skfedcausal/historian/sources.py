@@ -3,8 +3,10 @@
 import csv
 import gzip
 import io
+import re
 import sqlite3
 import zipfile
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +17,8 @@ from ..containers.layout import listed
 from ..optional import import_optional
 from .databases import is_address, of_address, of_connection
 from .json_files import of_json
+from .measures import measures_below
+from .times import WORDS
 from .written import Written, parsed, parsed_file, read_columns
 
 _CSV = "export it as CSV (UTF-8) or Parquet"
@@ -42,11 +46,9 @@ def written(export, where, dialect):
     early = b"" if path is None else _first_bytes(path)
     if early.startswith(_OF_PARQUET):
         return _parquet(path, Place(where, path, dialect))
-    if path is not None and path.stat().st_size > _LARGE:
-        is_text = not early.startswith(tuple(_KINDS))
-        found = parsed_file(path, where, dialect) if is_text else None
-        if found is not None:
-            return found
+    is_large_text = path is not None and path.stat().st_size > _LARGE and not early.startswith(tuple(_KINDS))
+    if is_large_text and (found := parsed_file(path, where, dialect)) is not None:
+        return found
     content = export.read() if path is None else path.read_bytes()
     return _of_content(content, Place(where, path, dialect))
 
@@ -76,18 +78,13 @@ def _of_content(content, place):
 
 def _parquet(content, place):
     """Columns of a file of Parquet, given by its path or as bytes, of which only those asked for are read."""
-    import_optional("pyarrow", "parquet", f"Reading {place.where}")
     file = io.BytesIO(content) if isinstance(content, bytes) else content
-    return Written(pd.read_parquet(file, columns=_asked(file, place.dialect)))
-
-
-def _asked(file, dialect):
-    """Names of the columns of a file of Parquet to read, None for all."""
-    if dialect.columns is None:
-        return None
-    schema = import_optional("pyarrow.parquet", "parquet", "Reading Parquet").read_schema(file)
+    schema = import_optional("pyarrow.parquet", "parquet", f"Reading {place.where}").read_schema(file)
     times = [one.name for one in schema if str(one.type).startswith(("timestamp", "date"))]
-    return read_columns(schema.names, dialect, times)
+    asked = None if place.dialect.columns is None else read_columns(schema.names, place.dialect, times)
+    told = [(one.name, key.decode(), word) for one in schema for key, word in (one.metadata or {}).items()]
+    words = {name: word.decode() for name, key, word in told if key.lower() in WORDS["columns"]["measure"]}
+    return Written(pd.read_parquet(file, columns=asked), (), measures_below(words, words.values()))
 
 
 def _feather(content, place):
@@ -96,12 +93,9 @@ def _feather(content, place):
 
 
 def _sqlite(content, place):
-    connection = sqlite3.connect(":memory:")
-    try:
+    with closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(content)
         return of_connection(connection, place.where, place.dialect.query)
-    finally:
-        connection.close()
 
 
 def _gzipped(content, place):
@@ -169,9 +163,11 @@ _KINDS = {
 
 # -- letters --------------------------------------------------------------------------------------------
 
+_TWO_SIGNS = re.compile(rb"[\xa1-\xf7][\xa1-\xfe]{3}")  # of Chinese; in western Europe so many letters are plain ones
+
 
 def _decoded(raw, where):
-    """Text of a file in UTF-8 or UTF-16, or as Windows of western Europe writes it."""
+    """Text of a file in UTF-8 or UTF-16, or as Windows of China or of western Europe writes it."""
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return raw.decode("utf-16")
     early = raw[:1000]
@@ -180,11 +176,7 @@ def _decoded(raw, where):
             if other.count(0) > 0.9 * len(other):
                 return raw.decode(code)
         raise ValueError(f"{where} holds no text: {_CSV}.")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        pass
-    try:
-        return raw.decode("cp1252")
-    except UnicodeDecodeError:
-        raise ValueError(f"{where} holds no text: {_CSV}.") from None
+    for code in ("utf-8-sig", "gb2312", "cp1252") if _TWO_SIGNS.search(raw) else ("utf-8-sig", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            return raw.decode(code)
+    raise ValueError(f"{where} holds no text: {_CSV}.")

@@ -405,7 +405,7 @@ def _raw_table(source, units, dialect, clock):
 def _levels_told(levels, units):
     """Sentence on the levels of names where the first one is not that of the units."""
     _, first, values = levels
-    if first == 1:
+    if first == 1 or not {*units} & {*values[f"level {first}"]}:
         return
     others = [f"{level}: {listed(list(found), 4, quoted=False)}" for level, found in values.items()]
     yield f"units: {listed(list(units), 8, quoted=False)} are level {first} of the names ({'; '.join(others)})"
@@ -413,7 +413,7 @@ def _levels_told(levels, units):
 
 def _one_after_another(source, dialect, where):
     """One export, or several of a unit or plant, as they are in time: an :class:`.forms.ExportTable`."""
-    parts = [one for one in files_of(source) if _may_be_wanted(one, dialect)] if is_folder(source) else source
+    parts = [one for one in files_of(source) if dialect.wants(tag_of_folder(one))] if is_folder(source) else source
     several = isinstance(parts, (list, tuple)) and len(parts) > 1
     tables, texts = [], []
     said: list[str] = []
@@ -435,12 +435,6 @@ def _one_after_another(source, dialect, where):
     check_known(list(dict.fromkeys(chain.from_iterable([*tables, texts]))), dialect, where)
     table, held = together(tables, where, dialect)
     return ExportTable(table, tuple(dict.fromkeys(texts)), (*said, *held), None, measures)
-
-
-def _may_be_wanted(path, dialect):
-    """Whether a file is read: of a partitioned table those are whose folders name tags that are asked for."""
-    tag = tag_of_folder(path)
-    return tag is None or dialect.wants(tag)
 
 
 def _part(one, k):

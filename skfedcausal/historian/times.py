@@ -4,25 +4,28 @@ import re
 import tomllib
 import warnings
 from importlib.resources import files
-from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pandas as pd
 
 from ..callers import warn
+from ..containers.clock import unit_since_1970
 from ..containers.rows import repeated_text, times_back
 
 WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
 TIME_NAMES, BAD_TEXTS = WORDS["columns"]["time"], frozenset(WORDS["values"]["bad"])
-JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
+JOINTS = "__", ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
 DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
-_EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s"))  # by size, for dates after 1973
 _EXCEL_DAYS, _EXCEL_ORIGIN = (20_000, 80_000), pd.Timestamp("1899-12-30")  # of 1954 to 2119
 _SLOW_DAYS = 1.5 / 86400  # between rows, from which on times are of whole seconds, which few decimals of a day blur
+_EAST = re.compile(r"(?<=\d)[年月](?=\d)")  # between the parts of a date, as 日 is behind it
+_DOTTED = re.compile(r"\d\S+ \d{1,2}\.\d{2}(?:\.\d{2})?$")  # a date, and hours with points
 _MIDNIGHT = re.compile(r"((?:^|[T ]))24(:00(?::00(?:\.0+)?)?)\b")  # the end of a day
 _COMPACT = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M"}
-_MONTHS = re.compile(rf"\b({'|'.join(WORDS['months'])})\b", re.IGNORECASE)
+_ENGLISH = {word: month for month, words in WORDS["months"].items() for word in words}
+_MONTHS = re.compile(rf"\b({'|'.join(_ENGLISH)})\b", re.IGNORECASE)
+_IN_ZONE = re.compile(r"\d ([A-Z]{3,4})$")
 _ZONE = "Pass tz=..., the zone of the clock that wrote it, such as tz='Europe/Berlin'"
 _WHICH_FIRST = "Pass dayfirst=True or dayfirst=False (--dayfirst, --no-dayfirst)"
 _REMEDIES = {
@@ -35,6 +38,7 @@ def is_told(name):
     """Whether a column holds times, names or qualities, which are read as they are written."""
     name = name.strip().lower()
     plain = {word for role, words in WORDS["columns"].items() if role not in ("value", "measure") for word in words}
+    plain = plain.union(*WORDS["dates"].values())
     ends = tuple(joint + word for word in WORDS["columns"]["quality"] for joint in JOINTS)
     return name in plain or name.endswith(ends)
 
@@ -45,7 +49,7 @@ def parse_times(column, dayfirst, where):
         return pd.DatetimeIndex(column)
     is_number = pd.api.types.is_numeric_dtype(column)
     texts = column if is_number else column.astype(str).str.strip()
-    times = None if is_number else _of_plain_stamps(texts)
+    times = None if is_number else of_plain_stamps(texts)
     if times is not None:
         return times
     numbers = pd.to_numeric(texts, errors="coerce")
@@ -55,7 +59,7 @@ def parse_times(column, dayfirst, where):
         return _since_1970(numbers.to_numpy(dtype=float), where)
     if texts.str.match(r"^\d{1,2}:\d{2}").all():
         raise ValueError(f"The times of {where} have no date ({texts.iloc[0]!r}). Give it in a column 'date'.")
-    texts = texts.str.replace(r"(\d),(\d+)$", r"\1.\2", regex=True)  # fractions of seconds
+    texts = _western(texts).str.replace(r"(\d),(\d+)$", r"\1.\2", regex=True)  # fractions of seconds
     written, texts = texts, texts.str.replace(_MIDNIGHT, r"\g<1>00\2", regex=True)
     midnight = written != texts
     offset = texts.str.contains(r"(?:Z|[+-]\d{2}:?\d{2})$", regex=True)
@@ -69,7 +73,7 @@ _PLAIN = r"\d{4}-\d{2}-\d{2}[ T](?:[01]\d|2[0-3]):\d{2}(?::\d{2}(?:\.\d{1,9})?)?
 _BLOCK = 100_000  # rows of texts that are looked at together
 
 
-def _of_plain_stamps(texts):
+def of_plain_stamps(texts):
     """Times of texts such as 2026-03-01 08:00:00, a block of rows after the other; None where there are others."""
     parts = []
     for start in range(0, len(texts), _BLOCK):
@@ -83,22 +87,40 @@ def _of_plain_stamps(texts):
     return parts[0].append(parts[1:]) if parts else None
 
 
-_LIKE_TIMES = re.compile(r"^\s*\D{0,10}\d{1,4}[-./ ,](?:\d{1,2}|[^\W\d]{3,9})[-./ ,]+\d{1,4}\b.*")
+_LIKE_TIMES = re.compile(r"^\s*\D{0,10}\d{1,4}[-./ ,]+(?:\d{1,2}|[^\W\d]{3,9})[-./ ,]+\d{1,4}\b.*")
 
 
 def are_times(texts):
     """Whether texts are times: all but few, which may be remarks below a table."""
-    texts = texts.dropna().astype(str).str.strip()
+    texts = _western(texts.dropna().astype(str).str.strip())
     like = texts.str.match(_LIKE_TIMES)
     if not len(texts) or like.mean() < _MOST:
         return False
-    english = texts[like].str.replace(_MONTHS, lambda found: WORDS["months"][found[0].lower()], regex=True)
+    english = _in_english(texts[like])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return bool(pd.to_datetime(english, format="mixed", errors="coerce", utc=True).notna().mean() >= _MOST)
 
 
 _MOST = 0.8
+
+
+def _in_english(texts):
+    """Times with the names of their months in English."""
+    return texts.str.replace(_MONTHS, lambda found: _ENGLISH[found[0].lower()], regex=True)
+
+
+def _western(texts):
+    """Times with the marks that are read, all of them written as the first one: 2026年03月01日, 01/03/2026 06.00."""
+    first = texts.iloc[0] if len(texts) else ""
+    if _EAST.search(first):
+        texts = texts.str.replace(_EAST, "-", regex=True).str.replace("日", " ").str.strip()
+    for half, letters in (("上午", "AM"), ("下午", "PM")) if "午" in first else ():
+        texts = texts.str.replace(rf"{half}\s*(\S+)$", rf"\1 {letters}", regex=True)
+    if _IN_ZONE.search(first):
+        for offset, names in WORDS["zones"].items():
+            texts = texts.str.replace(rf" (?:{'|'.join(names)})$", offset, regex=True)
+    return texts.str.replace(r"\.(?=\d{2}(?:\.\d{2})?$)", ":", regex=True) if _DOTTED.match(first) else texts
 
 
 def _read_stamps(stamps, options, where):
@@ -112,7 +134,7 @@ def _read_stamps(stamps, options, where):
     try:
         return pd.to_datetime(stamps, format="mixed", **options)
     except ValueError as error:
-        english = stamps.str.replace(_MONTHS, lambda found: WORDS["months"][found[0].lower()], regex=True)
+        english = _in_english(stamps)
         if not english.equals(stamps):
             return _read_stamps(english, options, where)
         remedy = "Write them as 2026-03-01 08:00:00, or name another column as the time"
@@ -130,8 +152,8 @@ def _since_1970(numbers, where):
         stamps = pd.to_datetime(pd.Series(numbers).map("{:.0f}".format), format=compact, errors="coerce")
         if stamps.notna().all():
             return pd.DatetimeIndex(stamps)
-    unit = next(unit for least, unit in _EPOCH_UNITS if np.abs(numbers).max(initial=0) >= least)
-    return pd.DatetimeIndex(pd.to_datetime(numbers, unit=cast(Any, unit), utc=True))
+    unit = unit_since_1970(np.abs(numbers).max(initial=0))
+    return pd.DatetimeIndex(pd.to_datetime(numbers, unit=unit, utc=True))
 
 
 def _are_excel_days(numbers):

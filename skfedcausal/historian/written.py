@@ -15,12 +15,15 @@ import pandas as pd
 
 from ..containers.layout import listed
 from .measures import is_measure, measures_below
-from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, WORDS, are_times, is_told
+from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, WORDS, are_times, is_told, of_plain_stamps
 
 _SPELLINGS = [form(text) for text in BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
 _SEPARATORS = ";\t|,"  # decimal commas look like the last
 _THOUSANDS = re.compile(r"\.\d{3}(?:\.\d{3})*,\d")  # points between thousands beside a decimal comma
 _COMMA_THOUSANDS = r"\d{1,3}(?:,\d{3})+\.\d"  # commas between thousands beside a decimal point
+_GROUPS = re.compile("[ '’\u00a0\u2009\u202f]")  # between thousands
+_GROUPED = re.compile(rf"""(?<=[;,\t|"])[+-]?\d{{1,3}}(?:{_GROUPS.pattern}\d{{3}})+(?=[.,;\t|"\r\n])""")
+_BLANKS = re.compile(r" {2,}")
 _VALUE = re.compile(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?|\d+[-./:]\d+[-./:]\d.*")  # a number or a time
 _DATASET = re.compile(r'^\s*"?#NAMES"?[^\n]*\n([^\n]*?)\r?\n"?#TYPES[^\n]*\n[^\n]*\n"?#ROWS[^\n]*\n')  # of Ignition
 _BEGINNING = 1_000_000  # letters of a text in which its form is told
@@ -54,7 +57,8 @@ class _Form(NamedTuple):
 
 def parsed(text, where, dialect):
     """Table that a text holds."""
-    text, blocks = text.removeprefix("\ufeff"), _annotated(text)
+    text = _plain(text.removeprefix("\ufeff"))
+    blocks = _annotated(text)
     if len(blocks) > 1:
         tables = [parsed(block, where, dialect).table for block in blocks]
         return Written(pd.concat(tables, ignore_index=True))
@@ -83,6 +87,8 @@ def parsed_file(path, where, dialect):
         early = file.read(_BEGINNING)
         text = _whole_lines(early)
         if text is None or len(_annotated(text)) > 1 or _DATASET.match(text) or text.lstrip()[:1] in "[{<#":
+            return None
+        if _plain(text) != text:
             return None
         form = _form(text, where, dialect.names)
         how = _how(form, form.body, dialect.bad_values)
@@ -131,7 +137,9 @@ def _in_pieces(source, names, most, how):
     columns: dict[str, _Column] = {}
     for piece in pd.read_csv(source, chunksize=max(_CELLS // len(names), _FEWEST), **how):
         for name, column in piece.items():
-            columns.setdefault(str(name), _Column(most)).add(column)
+            is_time = str(name).strip().lower() in TIME_NAMES and column.dtype.kind not in "if"
+            times = of_plain_stamps(column) if is_time else None
+            columns.setdefault(str(name), _Column(most)).add(column if times is None else pd.Series(times))
     return pd.DataFrame({name: column.whole() for name, column in columns.items()}, copy=False)
 
 
@@ -142,7 +150,8 @@ def _own_memory(n_rows, dtype):
 
 
 class _Column:
-    """A column that comes in pieces: numbers lie in one array of `most` rows until words come, behind them pieces."""
+    """A column that comes in pieces: numbers or times lie in one array of `most` rows until words come, behind them
+    pieces."""
 
     def __init__(self, most):
         self._most, self._filled = most, 0
@@ -151,12 +160,14 @@ class _Column:
 
     def add(self, piece):
         """Take the next piece."""
-        if self._pieces or piece.dtype.kind not in "if":
+        if self._numbers is None and not self._pieces and piece.dtype.kind in "ifM":
+            self._numbers = _own_memory(self._most, piece.dtype)
+        own = None if self._numbers is None else self._numbers.dtype
+        fits = own is not None and (piece.dtype == own or {piece.dtype.kind, own.kind} <= {"i", "f"})
+        if self._pieces or not fits:
             self._pieces.append(piece)
             return
-        if self._numbers is None:
-            self._numbers = _own_memory(self._most, piece.dtype)
-        elif self._numbers.dtype.kind == "i" and piece.dtype.kind == "f":
+        if self._numbers.dtype.kind == "i" and piece.dtype.kind == "f":
             self._numbers = self._numbers.astype(float)
         self._numbers[self._filled : self._filled + len(piece)] = piece
         self._filled += len(piece)
@@ -207,7 +218,8 @@ def _how(form, body, marks):
     """How pandas is to read the lines below the header; `points`: whether points may stand for decimal commas."""
     as_text = {name: str for name in form.names if is_told(name)}
     decimal = "," if _has_commas(form.rows, form.separator) else "."
-    written_so = any("," in mark for mark in marks if isinstance(mark, str)) or not _only_times(as_text)
+    is_more = any(name.strip().lower() not in TIME_NAMES for name in as_text)  # names of tags or qualities
+    written_so = is_more or any("," in mark for mark in marks if isinstance(mark, str))
     return {
         "sep": form.separator,
         "decimal": decimal,
@@ -219,6 +231,17 @@ def _how(form, body, marks):
         "index_col": False,
         "points": decimal == "," and not written_so and not _THOUSANDS.search(body),
     }
+
+
+def _plain(text):
+    """A text without marks between thousands but points and commas, and with tabs where columns are set with blanks."""
+    if _GROUPED.search(text[:_BEGINNING]):
+        text = _GROUPED.sub(lambda found: _GROUPS.sub("", found[0]), text)
+    lines = [line.strip() for line in _first_lines(text)]
+    apart = {len(_BLANKS.split(line)) for line in lines}
+    if len(apart) == 1 and apart != {1} and not re.search(r"[;\t|]|, ", "".join(lines)):
+        text = "\n".join(_BLANKS.sub("\t", line.strip()) for line in text.splitlines())
+    return text
 
 
 def _annotated(text):
@@ -257,7 +280,7 @@ def _form(text, where, given=None):
         said.append(f"left out: {above} line{'s' * (above > 1)} above the header ({shown})")
     if given is not None:
         return _Form(
-            separator, _given_names(given, rows[above], where), rows[above:], _from_line(text, ends, above), (), {}
+            separator, _given_names(given, rows[above], where), rows[above:], text[[0, *ends][above] :], (), {}
         )
     if not _are_words(rows[above]) and not _stands_over(rows[above], rows[above]) and _are_values(rows[above]):
         shown = ", ".join(rows[above][:4])
@@ -302,11 +325,6 @@ def _given_names(given, row, where):
     if len(given) != len(row):
         raise ValueError(f"Got {len(given)} names for {len(row)} columns of {where}; give one for each.")
     return list(given)
-
-
-def _from_line(text, ends, line):
-    """A text from one of its first lines on."""
-    return text[ends[line - 1] if line else 0 :]
 
 
 def _first_lines(text):
@@ -394,8 +412,3 @@ def _thousands(body, separator, decimal):
         return None
     quote = '"' if separator == "," else ""
     return "," if re.search(quote + _COMMA_THOUSANDS, body[:_BEGINNING]) else None
-
-
-def _only_times(names):
-    """Whether of columns that are read as they are written none holds names of tags or qualities."""
-    return all(name.strip().lower() in TIME_NAMES for name in names)

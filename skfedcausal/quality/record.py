@@ -46,13 +46,13 @@ class UnitRecord:
         return f"{n_rows:.0f} rows" if self.step is None else duration(n_rows * self.step)
 
 
-def duration(delta):
+def duration(delta, digits=".3g"):
     """A time difference as a person would say it: ``58 s``, ``2.5 h``."""
     seconds = abs(delta.total_seconds())
     for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
-            return f"{seconds / size:.3g} {name}"
-    return f"{seconds:.3g} s"
+            return f"{seconds / size:{digits}} {name}"
+    return f"{seconds:{digits}} s"
 
 
 def read_units(X, client_labels, lengths):

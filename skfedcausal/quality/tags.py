@@ -85,8 +85,12 @@ class Tag:
         """Differences below this are errors of arithmetic: far less than a usual step."""
         step = np.diff(self.values)
         np.abs(step, out=step)
-        usual = np.median(step[step > 0], overwrite_input=True) if (step > 0).any() else 0.0
-        return float(max(1e-6 * usual, 64 * np.finfo(float).eps * np.abs(self.values).max()))
+        usual, still = 0.0, len(step) - np.count_nonzero(step)
+        if still < len(step):  # the median of those that are none, which come after the others
+            middle = [(still + len(step) - 1) // 2, (still + len(step)) // 2]
+            step.partition(middle)
+            usual = step[middle].mean()
+        return float(max(1e-6 * usual, 64 * np.finfo(float).eps * np.abs(self.ordered[[0, -1]]).max()))
 
     @property
     def _is_programme(self):
@@ -220,29 +224,30 @@ def straight(tag):
     """
     if tag.kind != "measured" or len(tag.levels[0]) < _FEWEST_LEVELS:
         return 0.0, 1.0
-    row, x = tag.rows, tag.values
-    near = (np.diff(row) == 1) & ~_broken(row, tag.breaks)
-    inner = near[1:] & near[:-1]
+    x, near = tag.values, (np.diff(tag.rows) == 1) & ~_broken(tag.rows, tag.breaks)
     tolerance = max(2.1 * tag.resolution, tag.rounding)
-    step = np.diff(x)
-    bend = np.diff(step)
-    moves = np.abs(step, out=step) > tolerance / 3
-    del step  # of a long series, as large as itself
-    bend = np.abs(bend, out=bend)[inner]
-    moving = (moves[1:] & moves[:-1])[inner]
-    if moving.sum() < max(10, 0.5 * len(bend)):  # what mostly stands still is no archived curve
+    bends, n_inner, n_moving, n_bent = np.empty(len(x)), 0, 0, 0
+    for start in range(0, len(x), _BLOCK):  # what is known of rows is as large as a long series
+        step, joined = np.diff(x[start : start + _BLOCK + 2]), near[start : start + _BLOCK + 1]
+        moves, inner = np.abs(step) > tolerance / 3, joined[1:] & joined[:-1]
+        moving = moves[1:] & moves[:-1] & inner
+        bent = np.abs(np.diff(step))[moving]
+        bent = bent[~(bent <= tolerance)]
+        bends[n_bent : n_bent + len(bent)] = bent
+        n_inner, n_moving, n_bent = n_inner + inner.sum(), n_moving + moving.sum(), n_bent + len(bent)
+    if n_moving < max(10, 0.5 * n_inner):  # what mostly stands still is no archived curve
         return 0.0, 1.0
-    line = bend[moving] <= tolerance
+    straight_ones = (n_moving - n_bent) / n_moving
     chance = 0.0
-    if tag.resolution and (~line).sum() < 10:
+    if tag.resolution and n_bent < 10:
         chance = float(tolerance > 0.02 * tag.spread)
     elif tag.resolution:
         border = tolerance + 0.4 * tag.resolution  # half way to the next point of the lattice
-        chance = _share_below(border, np.median(bend[moving][~line]) - border)
-    share = float((line.mean() - chance) / (1 - chance)) if chance < _TOO_COARSE else 0.0
+        chance = _share_below(border, np.median(bends[:n_bent], overwrite_input=True) - border)
+    share = float((straight_ones - chance) / (1 - chance)) if chance < _TOO_COARSE else 0.0
     if share < (_ROUNDED_LINES if chance > 0.01 else _LINES):
         return 0.0, 1.0
-    return share, 1 / max(1 - line.mean(), 1e-3)
+    return share, 1 / max(1 - straight_ones, 1e-3)
 
 
 def _share_below(border, excess):
@@ -309,9 +314,9 @@ def _middle(counts):
 
 def _bounds(changes, rows, breaks):
     """Where segments begin, and the end of the last, from changes between successive `rows`."""
-    begins = np.ones(len(rows), dtype=bool)
-    begins[1:] = changes | _broken(rows, breaks)
-    return _numbers(np.append(np.flatnonzero(begins), len(rows)), len(rows))
+    begins = np.ones(len(rows) + 1, dtype=bool)
+    begins[1:-1] = changes | _broken(rows, breaks)
+    return _numbers(np.flatnonzero(begins), len(rows))
 
 
 def _broken(rows, breaks):

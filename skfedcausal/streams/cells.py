@@ -7,8 +7,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
+from ..containers.clock import unit_since_1970
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EPOCH_UNITS = ((1e17, 1e-3), (1e14, 1.0), (1e11, 1e3), (0.0, 1e6))  # size of a number since 1970, microseconds of 1
 _CENTURIES = (datetime(1900, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))  # beyond them is no time of a plant
 _LONGEST = 64  # letters of a number or a time
 
@@ -41,12 +42,8 @@ class Stamps:
 
     def read(self, cells):
         """Times of cells, NaT where there is none."""
-        found = [self._moment(cell) for cell in cells]
-        known = np.array(
-            [np.iinfo(np.int64).min if at is None else (at - _EPOCH) // timedelta(microseconds=1) for at in found],
-            dtype=np.int64,
-        )
-        index = pd.DatetimeIndex(known.view("datetime64[us]"))
+        found = [None if at is None else at.replace(tzinfo=None) for at in map(self._moment, cells)]
+        index = pd.DatetimeIndex(np.array(found, dtype="datetime64[us]"))
         return index.tz_localize("UTC") if self.zoned else index
 
     def _moment(self, cell):
@@ -101,8 +98,8 @@ def _since_1970(number):
     """The time that a number of seconds, milli-, micro- or nanoseconds since 1970 is, by its size."""
     if not math.isfinite(number):
         return None
-    size = next(scale for least, scale in _EPOCH_UNITS if abs(number) >= least)
-    return (_EPOCH + timedelta(microseconds=round(number * size))).replace(tzinfo=UTC)
+    size = pd.Timedelta(1, unit=unit_since_1970(abs(number))) / pd.Timedelta(1, unit="us")
+    return _EPOCH + timedelta(microseconds=round(number * size))
 
 
 def number_of(cell, comma=False):

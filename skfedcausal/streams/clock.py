@@ -171,6 +171,9 @@ class Clock:
     def _remember(self, times, frame):
         checks = _checksums(frame if len(frame) <= _REMEMBERED else frame[-_REMEMBERED:])
         self._seen.update(zip(times[-_REMEMBERED:].tolist(), checks, strict=True))
+        self._forget()
+
+    def _forget(self):
         while len(self._seen) > _REMEMBERED:
             del self._seen[next(iter(self._seen))]
 
@@ -216,8 +219,7 @@ class Clock:
             self.counts[kind] += len(found)
             if found:
                 warn(_SAID[kind].format(len(found), frame.index[found[0]]), StreamWarning)
-        while len(self._seen) > _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
+        self._forget()
         return _at(frame.iloc[rows], np.array(given, dtype=np.int64)) if rows else None
 
     def _step(self, at):
@@ -255,6 +257,14 @@ class Clock:
         parts = np.split(np.arange(len(times)), cuts)
         order = np.concatenate([part[np.argsort(times[part], kind="stable")] for part in parts])
         return frame.iloc[order], times[order]
+
+
+def on_clock(rows, clock=None):
+    """Tables of a source, which come with the places after them, as a clock gives them; None for a new one."""
+    clock = Clock() if clock is None else clock
+    for _, frame in rows:
+        if frame is not None and (given := clock.take(frame)) is not None:
+            yield given
 
 
 _SAID = {

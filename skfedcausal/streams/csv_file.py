@@ -16,7 +16,7 @@ import pandas as pd
 from ..containers.layout import listed
 from ..estimators._stream_batches import say_and_go_on
 from .cells import Stamps, number_of
-from .clock import Clock
+from .clock import on_clock
 
 _SEPARATORS = ";\t|,"
 _AT_ONCE = 1 << 22  # bytes that are read in one look
@@ -85,11 +85,8 @@ def follow_csv(
     ...     [batch.shape for batch in follow_csv(path, wait=0.0)]
     [(2, 1)]
     """
-    clock = Clock() if clock is None else clock
-    stamps = Stamps(tz, dayfirst)
-    for _, frame in csv_rows(path, stamps, wait=wait, poll=poll, index_col=index_col, words=words, most=batch_size):
-        if frame is not None and (rows := clock.take(frame)) is not None:
-            yield rows
+    options = {"wait": wait, "poll": poll, "index_col": index_col, "words": words, "most": batch_size}
+    yield from on_clock(csv_rows(path, Stamps(tz, dayfirst), **options), clock)
 
 
 def csv_rows(path, stamps, *, wait=None, poll=0.1, index_col=0, words=(), place=None, most=None):

@@ -11,7 +11,7 @@ from ..containers.layout import listed
 from ..estimators._stream_batches import say_and_go_on
 from ..optional import import_optional
 from .cells import Stamps, number_of
-from .clock import Clock
+from .clock import on_clock
 
 _AT_ONCE = 500  # rows of a look
 _POLL = 1.0  # seconds between two looks
@@ -67,11 +67,8 @@ def follow_table(
     >>> for batch in follow_table("sqlite:///live.db", "plant", wait=10):   # doctest: +SKIP
     ...     detector.update(batch)
     """
-    clock = Clock() if clock is None else clock
     rows = table_rows(Table(url, table, time, order), Stamps(tz), wait=wait, poll=poll, words=words)
-    for _, frame in rows:
-        if frame is not None and (given := clock.take(frame)) is not None:
-            yield given
+    yield from on_clock(rows, clock)
 
 
 class Table:

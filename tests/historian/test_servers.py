@@ -20,6 +20,7 @@ TIMES = pd.date_range("2026-03-02 08:00", periods=40, freq="10s", tz="UTC")
 FRAME = pd.DataFrame(
     np.random.default_rng(0).standard_normal((40, 3)), index=TIMES, columns=["mill.feed", "mill.power", "kiln.temp"]
 )
+MEASURES = {"mill.feed": "t/h", "kiln.temp": "°C"}
 LONG = FRAME.rename_axis("time").reset_index().melt("time", var_name="tag")
 
 
@@ -57,6 +58,16 @@ def test_a_folder_of_parquet(tmp_path):
     assert_allclose(PlantTable.read(tmp_path).frame, FRAME)
 
 
+def test_parquet_tells_units_of_measurement_with_its_columns(tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.Table.from_pandas(FRAME)
+    fields = [field.with_metadata({"unit": MEASURES.get(field.name, "-")}) for field in table.schema]
+    parquet.write_table(table.cast(pa.schema(fields, table.schema.metadata)), tmp_path / "plant.parquet")
+    plant = PlantTable.read(tmp_path / "plant.parquet")
+    assert list(plant.measures.values()) == list(MEASURES.values())
+    assert_allclose(plant.frame, FRAME)
+
+
 @pytest.mark.medium
 def test_history_of_an_opc_ua_server():
     asyncua = pytest.importorskip("asyncua")
@@ -70,6 +81,9 @@ def test_history_of_an_opc_ua_server():
             for tag in FRAME:
                 name = asyncua.ua.NodeId(tag, place)
                 node = await server.nodes.objects.add_variable(name, tag, -1.0)
+                if tag in MEASURES:
+                    bar = asyncua.ua.EUInformation(DisplayName=asyncua.ua.LocalizedText(MEASURES[tag]))
+                    await node.add_property(asyncua.ua.NodeId(f"{tag}.unit", place), "0:EngineeringUnits", bar)
                 await server.historize_node_data_change(node, period=None, count=1000)
                 for time, value in FRAME[tag].items():
                     stamp = time.to_pydatetime().astimezone(datetime.UTC)
@@ -81,6 +95,7 @@ def test_history_of_an_opc_ua_server():
     plant = asyncio.run(read())
     assert plant.units == ("mill", "kiln")
     assert_allclose(plant.frame.loc[TIMES[0] : TIMES[-1]].to_numpy()[:, [0, 1, 2]], FRAME)
+    assert list(plant.measures.values()) == list(MEASURES.values())
 
 
 def test_passwords_are_not_shown():

@@ -11,6 +11,7 @@ from ...containers.modes import is_called
 from ...containers.rows import sampling_period
 from ...estimators._stream_batches import stops
 from ...federation.atomic import write_whole
+from ...quality.record import duration
 from ...server.watching.incidents import UNDECIDED
 from .loop import now_told, say
 
@@ -110,7 +111,8 @@ def summary(watch):
     if watch.counts["rows"] == 0:
         return "No rows received yet: the state of the plant is unknown."
     if watch.is_quiet:
-        return f"No rows received for {in_time(watch.age)}: the state of the plant is unknown."
+        quiet = duration(pd.Timedelta(watch.age, "s"), ".0f")
+        return f"No rows received for {quiet}: the state of the plant is unknown."
     unseen = watch.incidents.unseen
     lasting = sum(row["status"].startswith("running") for row in watch.incidents.known.values())
     if not unseen:
@@ -121,14 +123,6 @@ def summary(watch):
         return f"{len(unseen)} incident{'s' * (len(unseen) > 1)} not acknowledged; none is active now."
     named = list(dict.fromkeys(row["root"] for row in running if row["root"] != UNDECIDED))
     return f"Incident: began in {', '.join(named)}." if named else "Incident: origin not determined yet."
-
-
-def in_time(seconds):
-    """A length of time in words."""
-    for size, name in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {name}"
-    return f"{seconds:.0f} s"
 
 
 def _in_words(row):

@@ -1,7 +1,6 @@
 """Maximum likelihood of the plant with a given structure, by Fisher scoring on its free elements."""
 
 import math
-import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import perf_counter, process_time
@@ -14,6 +13,7 @@ from scipy.linalg.lapack import dpotri
 
 from ...statespace.fisher import Evaluation, FreeElements, InformationColumns
 from ...statespace.matrices import cap_radius, spectral_radius
+from ..sparse.memory import of_machine
 
 MAX_RADIUS = 1 - 1e-6
 _ROUNDED = np.finfo(float).eps ** (1 / 3)
@@ -224,20 +224,12 @@ def _check_memory(structure):
     """Raise an error if the information of the free elements cannot be kept in this machine's memory."""
     n_elements = structure.free.n_elements
     needed = 4 * 8 * n_elements**2  # bytes of the information matrix, its factor, inverse and a copy
-    if needed > _SMALL and needed > (available := _memory()):
+    if needed > _SMALL and needed > (available := of_machine()):
         raise MemoryError(
             f"{n_elements} elements of the plant of {structure.partition.n_units} units are free: their information "
             f"matrix needs {needed / 2**30:.3g} GiB of memory, this machine has {available / 2**30:.3g} GiB. Let the "
             "server search for links (sparsity='fdr'), give units fewer states, or fit parts of the plant."
         )
-
-
-def _memory():
-    """Bytes of memory of this machine, infinite where it does not tell."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return math.inf
 
 
 def positive_factor(matrix, largest_ridge=1.0):

@@ -24,7 +24,7 @@ def needed_memory(n_samples, n_states, n_units, has_gaps=False, n_inputs=0):
 
 def allowed_memory():
     """Bytes that this process may have: of the machine, of its group of processes, of its own limit."""
-    return min(_of_machine(), _of_group(), _of_process())
+    return min(of_machine(), _of_group(), _of_process())
 
 
 def check_memory(n_units, n_states, n_samples, has_gaps=False, n_inputs=0):
@@ -82,7 +82,8 @@ def fewest_states(client):
     return n_states if isinstance(n_states, int) else 1
 
 
-def _of_machine():
+def of_machine():
+    """Bytes of memory of this machine, infinite where it does not tell."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
