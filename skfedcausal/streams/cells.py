@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _EPOCH_UNITS = ((1e17, 1e-3), (1e14, 1.0), (1e11, 1e3), (0.0, 1e6))  # size of a number since 1970, microseconds of 1
 _CENTURIES = (datetime(1900, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))  # beyond them is no time of a plant
 _LONGEST = 64  # letters of a number or a time
@@ -43,7 +44,7 @@ class Stamps:
         """Times of cells, NaT where there is none."""
         found = [self._moment(cell) for cell in cells]
         known = np.array(
-            [np.iinfo(np.int64).min if at is None else (at - _EPOCH) // timedelta(microseconds=1) for at in found],
+            [np.iinfo(np.int64).min if at is None else (at - _EPOCH) // _MICROSECOND for at in found],
             dtype=np.int64,
         )
         index = pd.DatetimeIndex(known.view("datetime64[us]"))

@@ -164,6 +164,7 @@ class Tail:
         self._path, self._at, self._mark = path, 0, b""
         self._looked = b""  # what was read last, after the mark before it
         self._file: Any = None
+        self._number = 0  # of the file, whatever its name is
         self._skips = False  # a line that is too long
         self.head: Any = None
         self._former: Head | None = None
@@ -182,8 +183,7 @@ class Tail:
         """
         here = len(self._looked) - end
         mark = self._looked[max(here - _MARK, 0) : here]
-        number = os.fstat(self._file.fileno()).st_ino
-        return {"file": number, "at": self._at - end, "mark": mark.hex(), "head": head.text}
+        return {"file": self._number, "at": self._at - end, "mark": mark.hex(), "head": head.text}
 
     def parts(self):
         """Lines of names and lines of rows since the last call: a line of names may come again.
@@ -278,6 +278,7 @@ class Tail:
         self.close()
         self._file = None
         self._file = path.open("rb", buffering=0)
+        self._number = os.fstat(self._file.fileno()).st_ino
 
     def _is_another(self):
         """Whether another file has taken the place of the one that is read."""
@@ -312,22 +313,22 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
         say_and_go_on(
             f"{len(lines) - len(rows)} lines of {path} do not have the {width} columns of its first line: left out"
         )
-    index = None
+    index = at = None
     if index_col is not None:
-        at = head.names.index(index_col) if isinstance(index_col, str) else index_col
+        at = head.names.index(index_col) if isinstance(index_col, str) else range(width)[index_col]
         index = stamps.read([row[at] for row in rows])
-        if index.isna().any():
+        if index.hasnans:
             say_and_go_on(f"{int(index.isna().sum())} lines of {path} begin with no time: left out")
             rows = [row for row, missing in zip(rows, index.isna(), strict=True) if not missing]
             index = index[index.notna()]
-    index = None if index is None else index.rename(head.names[at])
-    places = [k for k in range(width) if index_col is None or k != at]
-    names = _names(tuple(head.names[k] for k in places))
-    if not words and (values := _only_numbers(rows, places)) is not None:
-        return pd.DataFrame(values, index=index, columns=names)
+        index.name = head.names[at]
+        rows = [row[:at] + row[at + 1 :] for row in rows]
+    names = _names(tuple(head.names), at)
+    if not words and (values := _only_numbers(rows)) is not None:
+        return pd.DataFrame(values, index=index, columns=names, copy=False)
     columns, wrong = {}, []
-    for k in places:
-        cells, name = [row[k] for row in rows], head.names[k]
+    for k, name in enumerate(names):
+        cells = [row[k] for row in rows]
         columns[k] = [_word(cell) for cell in cells] if name in words else _numbers(cells, comma)
         if name not in words and any(map(_is_no_number, cells, columns[k])):
             wrong.append(name)
@@ -337,15 +338,15 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
 
 
 @lru_cache(maxsize=8)
-def _names(names):
-    """Names of columns, made once."""
-    return pd.Index(names)
+def _names(names, at):
+    """Names of columns but for that of the times, made once."""
+    return pd.Index([name for k, name in enumerate(names) if k != at])
 
 
-def _only_numbers(rows, places):
+def _only_numbers(rows):
     """Cells as a table of finite numbers, None where one is none, which takes a look at each column."""
     try:
-        values = np.array([[float(row[k]) for k in places] for row in rows], dtype=float)
+        values = np.array([list(map(float, row)) for row in rows], dtype=float)
     except ValueError:
         return None
     return values if values.size and np.isfinite(values).all() else None

@@ -13,6 +13,7 @@ from ...saving import save
 
 FORMAT = 2
 _STATE = "state"
+_AS_JSON = json.JSONEncoder(separators=(",", ":"), default=str)  # made once: there is a record for each batch
 
 
 class StateError(RuntimeError):
@@ -81,7 +82,7 @@ class Journal:
             path = self._segment(last)
             self._torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        line = json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
+        line = _AS_JSON.encode(record).encode() + b"\n"
         line = b"\n" + line if self._torn else line
         self._torn = True
         self._torn = os.write(self._file, line) < len(line)

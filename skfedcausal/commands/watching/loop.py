@@ -57,7 +57,7 @@ class Watch:
         self.place = None
         self.problem = ""  # why the state cannot be kept
         self.last: deque = deque()  # batches, as they came
-        self._n_last, self._at = 0, None  # rows in these, and the time of the last
+        self._n_last, self._at = 0, None  # rows in these, and the last time that was told before
         self.asked: queue.SimpleQueue = queue.SimpleQueue()  # what people have said, as (incident, name, comment, time)
         self.reports: dict = {}  # pages on incidents by their names
         self.on_events: list = []  # who looks at what has changed, after everybody was told
@@ -202,12 +202,12 @@ class Watch:
         self._n_last += len(rows)
         while self._n_last - len(self.last[0]) >= _SHOWN:
             self._n_last -= len(self.last.popleft())
-        self._at = rows.index[-1]
 
     @property
     def last_time(self):
         """Time of the last row, as it is told; None if there is none."""
-        return self.incidents.moment(self._at) if isinstance(self._at, pd.Timestamp) else self._at
+        at = self.last[-1].index[-1] if self.last else self._at
+        return self.incidents.moment(at) if isinstance(at, pd.Timestamp) else at
 
     def _refuse(self, rows, error):
         """Go on without rows that cannot be judged, from the state before them."""
