@@ -43,11 +43,8 @@ class Stamps:
     def read(self, cells):
         """Times of cells, NaT where there is none."""
         found = [self._moment(cell) for cell in cells]
-        known = np.array(
-            [np.iinfo(np.int64).min if at is None else (at - _EPOCH) // _MICROSECOND for at in found],
-            dtype=np.int64,
-        )
-        index = pd.DatetimeIndex(known.view("datetime64[us]"))
+        since = [None if at is None else (at - _EPOCH) // _MICROSECOND for at in found]
+        index = pd.DatetimeIndex(np.array(since, dtype="datetime64[us]"))
         return index.tz_localize("UTC") if self.zoned else index
 
     def _moment(self, cell):

@@ -257,6 +257,14 @@ class Clock:
         return frame.iloc[order], times[order]
 
 
+def on_clock(rows, clock=None):
+    """Batches of a source as a clock gives them, a new one where there is none."""
+    clock = Clock() if clock is None else clock
+    for _, frame in rows:
+        if frame is not None and (given := clock.take(frame)) is not None:
+            yield given
+
+
 _SAID = {
     "doubled": "{} rows came twice, those from {} on: they are left out. The watch goes on.",
     "late": "{} rows go back to {}, after later ones: they are left out. The watch goes on.",

@@ -4,6 +4,7 @@ import csv
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from itertools import islice
 from os import PathLike
@@ -16,7 +17,7 @@ import pandas as pd
 from ..containers.layout import listed
 from ..estimators._stream_batches import say_and_go_on
 from .cells import Stamps, number_of
-from .clock import Clock
+from .clock import on_clock
 
 _SEPARATORS = ";\t|,"
 _AT_ONCE = 1 << 22  # bytes that are read in one look
@@ -85,11 +86,10 @@ def follow_csv(
     ...     [batch.shape for batch in follow_csv(path, wait=0.0)]
     [(2, 1)]
     """
-    clock = Clock() if clock is None else clock
     stamps = Stamps(tz, dayfirst)
-    for _, frame in csv_rows(path, stamps, wait=wait, poll=poll, index_col=index_col, words=words, most=batch_size):
-        if frame is not None and (rows := clock.take(frame)) is not None:
-            yield rows
+    yield from on_clock(
+        csv_rows(path, stamps, wait=wait, poll=poll, index_col=index_col, words=words, most=batch_size), clock
+    )
 
 
 def csv_rows(path, stamps, *, wait=None, poll=0.1, index_col=0, words=(), place=None, most=None):
@@ -98,11 +98,8 @@ def csv_rows(path, stamps, *, wait=None, poll=0.1, index_col=0, words=(), place=
     `place` is one that was given before: the file is followed from there, through the names that it has had since.
     """
     path = Path(path)
-    tail = Tail(path, place)
-    try:
+    with closing(Tail(path, place)) as tail:
         yield from _looks(tail, path, stamps, wait, poll, index_col, words, most)
-    finally:
-        tail.close()
 
 
 def _looks(tail, path, stamps, wait, poll, index_col, words, most):
@@ -148,9 +145,7 @@ class Head(NamedTuple):
 
     def does_not_fit(self, line):
         """Whether a line has another number of cells."""
-        return line.count(self.separator) != len(self.names) - 1 and len(_cells(line, self.separator)) != len(
-            self.names
-        )
+        return len(_cells(line, self.separator)) != len(self.names)
 
 
 class Tail:
@@ -175,6 +170,7 @@ class Tail:
         """Let go of the file."""
         if self._file is not None:
             self._file.close()
+            self._file = None
 
     def place_after(self, end, head):
         """Where the line begins that comes after one of the last call, as JSON has it.
@@ -276,7 +272,6 @@ class Tail:
 
     def _open(self, path):
         self.close()
-        self._file = None
         self._file = path.open("rb", buffering=0)
         self._number = os.fstat(self._file.fileno()).st_ino
 
@@ -301,7 +296,6 @@ class Tail:
             if self._goes_on():
                 return
         self.close()
-        self._file = None
         self._begin()
 
 
@@ -329,7 +323,7 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
     columns, wrong = {}, []
     for k, name in enumerate(names):
         cells = [row[k] for row in rows]
-        columns[k] = [_word(cell) for cell in cells] if name in words else _numbers(cells, comma)
+        columns[k] = [_word(cell) for cell in cells] if name in words else [number_of(cell, comma) for cell in cells]
         if name not in words and any(map(_is_no_number, cells, columns[k])):
             wrong.append(name)
     if wrong:
@@ -353,16 +347,6 @@ def _only_numbers(rows):
 
 
 _MISSING = {"", "nan", "null", "none", "na", "n/a"}
-
-
-def _numbers(cells, comma):
-    try:
-        values = np.array([float(cell) for cell in cells])
-        if np.isfinite(values).all():
-            return values
-    except ValueError:
-        pass  # each by itself
-    return np.array([number_of(cell, comma) for cell in cells])
 
 
 def _is_no_number(cell, value):

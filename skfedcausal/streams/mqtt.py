@@ -12,7 +12,7 @@ from ..containers.layout import SEPARATOR
 from ..estimators._stream_batches import say_and_go_on
 from ..optional import import_optional
 from .cells import Stamps, number_of
-from .clock import Clock
+from .clock import on_clock
 from .parts import Parts
 
 _PATIENCE = 0.2  # seconds that a row waits for the units that are missing from it
@@ -89,13 +89,10 @@ def follow_mqtt(
     ConnectionError
         If there is no broker, or it refuses the connection. One that is lost later is made again.
     """
-    clock = Clock() if clock is None else clock
     client = mqtt_client(user=user, password=password, tls=tls, version=version) if client is None else client
     port = (8883 if tls else 1883) if port is None else port
     rows = Rows(units, patience, words, Stamps(tz))
-    for _, frame in mqtt_rows(client, host, port, topic, rows, wait):
-        if frame is not None and (given := clock.take(frame)) is not None:
-            yield given
+    yield from on_clock(mqtt_rows(client, host, port, topic, rows, wait), clock)
 
 
 def mqtt_client(name="", *, user=None, password=None, tls=None, version=4):
@@ -128,7 +125,11 @@ def mqtt_rows(client, host, port, topic, rows, wait=None, lasting=False):
             came.put(None)
             client.subscribe(topic, qos=1)
 
-    client.on_connect = subscribe
+    def lost(_client, _data, _flags, reason, _properties):
+        if reason.is_failure:
+            came.put(ConnectionError(f"The broker {host}:{port} was lost ({reason})."))
+
+    client.on_connect, client.on_disconnect = subscribe, lost
     client.on_message = lambda _client, _data, message: came.put(message)
     try:
         client.connect(host, port, keepalive=_KEEP_ALIVE, **connecting(client, lasting))

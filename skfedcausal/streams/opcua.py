@@ -12,7 +12,7 @@ import pandas as pd
 from ..estimators._stream_batches import say_and_go_on
 from ..optional import import_optional
 from .cells import Stamps, number_of
-from .clock import Clock
+from .clock import on_clock
 from .parts import Parts
 
 _PATIENCE = 0.5  # seconds that a row waits for values of its time
@@ -73,11 +73,8 @@ def follow_opcua(
     >>> for batch in follow_opcua("opc.tcp://plant:4840", nodes):  # doctest: +SKIP
     ...     detector.update(batch)
     """
-    clock = Clock() if clock is None else clock
     subscription = Subscription(url, nodes, period, user, password)
-    for _, frame in opcua_rows(subscription, Stamps("UTC"), wait=wait, patience=patience):
-        if frame is not None and (given := clock.take(frame)) is not None:
-            yield given
+    yield from on_clock(opcua_rows(subscription, Stamps("UTC"), wait=wait, patience=patience), clock)
 
 
 def opcua_rows(subscription, stamps, *, wait=None, patience=_PATIENCE):

@@ -6,6 +6,7 @@ last state, judges the rows since then once more, and tells what was not told.
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from ...federation.atomic import keep_private, make_folder, only_one, write_whole
@@ -51,6 +52,16 @@ class Journal:
         """A context in which no other watch has the folder."""
         return only_one(self._folder / "lock", f"a watch with the state {self._folder}")
 
+    @property
+    def name(self):
+        """By which a broker knows the watch of this folder, and no other: made once."""
+        path, made = self._folder / "name", f"skfedcausal-{os.urandom(5).hex()}"
+        with suppress(OSError):  # no room: a broker will not know it again
+            if not path.exists():
+                write_whole(path, made.encode())
+            return path.read_text()
+        return made
+
     def check(self):
         """See whether the folder can be written to; OSError if not."""
         make_folder(self._folder)
@@ -65,7 +76,9 @@ class Journal:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise StateError(f"{self._folder / _STATE} is no state of a watch: {error}.") from None
+            raise StateError(
+                f"{self._folder / _STATE} is no state of a watch ({error}): move the folder away to begin anew."
+            ) from None
         if about.get("format") != FORMAT:
             raise StateError(
                 f"{self._folder / _STATE} has format {about.get('format')}, and this version reads {FORMAT}: "

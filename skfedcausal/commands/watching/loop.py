@@ -7,7 +7,6 @@ import statistics
 import sys
 import threading
 import time
-import warnings
 from collections import deque
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -62,7 +61,7 @@ class Watch:
         self.reports: dict = {}  # pages on incidents by their names
         self.on_events: list = []  # who looks at what has changed, after everybody was told
         self.on_tick: list = []  # who has something to do now and then
-        self._arrived, self._arrivals = time.time(), deque[float](maxlen=_ARRIVALS)
+        self._arrived, self._arrivals = time.monotonic(), deque[float](maxlen=_ARRIVALS)
         self._told: dict[str, None] = {}
         self._refused: set[int] = set()
         self._replays = False
@@ -83,14 +82,14 @@ class Watch:
             "n_incidents": self.incidents.n_incidents,
             "told": list(self._told),
             "last_time": self.last_time,
-            "arrived": self._arrived,
+            "arrived": time.time() - self.age,
         }
 
     def take_up(self, kept, records):
         """Go on where a watch stood: its state, and the records since then."""
         self.clock.state, self.counts, self.place = kept["clock"], dict(kept["counts"]), kept["place"]
         self.incidents.known, self.incidents.n_incidents = dict(kept["incidents"]), kept["n_incidents"]
-        self._at, self._arrived = kept["last_time"], kept["arrived"]
+        self._at, self._arrived = kept["last_time"], time.monotonic() - max(time.time() - kept["arrived"], 0.0)
         self._told = dict.fromkeys(kept["told"])
         self._told |= dict.fromkeys(record["told"] for record in records if "told" in record)
         self._refused = {record["refused"] for record in records if "refused" in record}
@@ -108,12 +107,8 @@ class Watch:
         """Keep the state in place of what was written since the last one."""
         try:
             self._journal.keep(self._state, self.detector)
-            self._columns, self._kept_at, self._rows_kept, self.problem = (
-                None,
-                time.monotonic(),
-                self.counts["rows"],
-                "",
-            )
+            self._kept_at, self._rows_kept = time.monotonic(), self.counts["rows"]
+            self._columns, self.problem = None, ""
         except (OSError, ModelFileError) as error:
             self._unsaved(error)
 
@@ -168,7 +163,7 @@ class Watch:
             record["columns"] = [str(name) for name in frame.columns]
         self._columns = frame.columns
         self._write(record | {"n": self.counts["batches"], "place": self.place})
-        now = time.time()
+        now = time.monotonic()
         self._arrivals.append(now - self._arrived)
         self._arrived = now
         self._judge(frame)
@@ -202,6 +197,11 @@ class Watch:
         self._n_last += len(rows)
         while self._n_last - len(self.last[0]) >= _SHOWN:
             self._n_last -= len(self.last.popleft())
+
+    def recent(self, columns):
+        """The last rows, with these columns."""
+        batches = [batch.loc[:, ~batch.columns.duplicated()].reindex(columns=columns) for batch in list(self.last)]
+        return pd.concat(batches) if batches else pd.DataFrame(columns=columns)
 
     @property
     def last_time(self):
@@ -264,8 +264,8 @@ class Watch:
 
     @property
     def age(self):
-        """Seconds since the last rows came."""
-        return max(time.time() - self._arrived, 0.0)
+        """Seconds since the last rows came, whatever the clock of this machine is set to meanwhile."""
+        return time.monotonic() - self._arrived
 
     @property
     def usual_pause(self):
@@ -303,30 +303,21 @@ def say(text):
 
 
 @contextmanager
-def sentences():
-    """Warnings to people as notes on standard error, without the line of code that they come from."""
-    usual = warnings.showwarning
-
-    def show(message, category, *where, **more):
-        if issubclass(category, UserWarning):
-            say(str(message))
-        else:
-            usual(message, category, *where, **more)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = show
-        yield
-
-
-@contextmanager
 def ended_by_signals(watch):
-    """Let SIGTERM end a watch after the batch that it is at, with its state kept."""
+    """Let SIGTERM or Ctrl-C end a watch after the batch that it is at, with its state kept; a second one at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: watch.stopped.set())
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def as_before(*_):
+        watch.stopped.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in before:
+        signal.signal(number, as_before)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        as_before()

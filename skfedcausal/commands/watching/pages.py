@@ -76,10 +76,7 @@ class Pages:
         modes = list(self._watch.plant.words)
         numbers = [name for name in self._watch.detector.layout_.columns if not any(is_called(name, m) for m in modes)]
         columns = [*numbers, *modes]
-        batches = [batch.loc[:, ~batch.columns.duplicated()].reindex(columns=columns) for batch in self._watch.last]
-        if not batches:
-            return None
-        rows = pd.concat(batches)
+        rows = self._watch.recent(columns)
         rows[numbers] = rows[numbers].apply(pd.to_numeric, errors="coerce").replace([inf, -inf], nan)
         if not isinstance(rows.index, pd.DatetimeIndex):
             return None
