@@ -83,10 +83,9 @@ def _called(settings):
         part = getattr(settings, name)
         if part is not None:
             found[name] = make(part, secret_of(part))
-    doors = {"mail": settings.mail, "publish": settings.publish, "syslog": settings.syslog}
-    for name, part in doors.items():
-        if part is not None and getattr(part, "tcp", True) and (why := sinks.listens(*part.door)):
-            sinks.say_away(name, why)
+            door = getattr(part, "door", None) if getattr(part, "tcp", True) else None
+            if door and (why := sinks.listens(*door)):
+                sinks.say_away(name, why)
     return found
 
 

@@ -42,8 +42,7 @@ class Stamps:
 
     def read(self, cells):
         """Times of cells, NaT where there is none."""
-        found = [self._moment(cell) for cell in cells]
-        since = [None if at is None else (at - _EPOCH) // _MICROSECOND for at in found]
+        since = [None if at is None else (at - _EPOCH) // _MICROSECOND for at in map(self._moment, cells)]
         index = pd.DatetimeIndex(np.array(since, dtype="datetime64[us]"))
         return index.tz_localize("UTC") if self.zoned else index
 

@@ -99,28 +99,24 @@ def csv_rows(path, stamps, *, wait=None, poll=0.1, index_col=0, words=(), place=
     """
     path = Path(path)
     with closing(Tail(path, place)) as tail:
-        yield from _looks(tail, path, stamps, wait, poll, index_col, words, most)
-
-
-def _looks(tail, path, stamps, wait, poll, index_col, words, most):
-    last = time.monotonic()
-    while True:
-        came = False
-        for head, lines, ends in tail.parts():
-            step = most or len(lines)
-            for k in range(0, len(lines), step):
-                frame, came = table_of(head, lines[k : k + step], path, stamps, index_col, words), True
-                if len(frame):
-                    yield tail.place_after(ends[min(k + step, len(lines)) - 1], head), frame
-        if came:
-            last = time.monotonic()
-            continue
-        yield None, None
-        if wait is not None and time.monotonic() - last >= wait:
-            if tail.head is None and not path.exists():
-                raise FileNotFoundError(f"There was no file {path} within {wait:g} seconds.")
-            return
-        time.sleep(poll)
+        last = time.monotonic()
+        while True:
+            came = False
+            for head, lines, ends in tail.parts():
+                step = most or len(lines)
+                for k in range(0, len(lines), step):
+                    frame, came = table_of(head, lines[k : k + step], path, stamps, index_col, words), True
+                    if len(frame):
+                        yield tail.place_after(ends[min(k + step, len(lines)) - 1], head), frame
+            if came:
+                last = time.monotonic()
+                continue
+            yield None, None
+            if wait is not None and time.monotonic() - last >= wait:
+                if tail.head is None and not path.exists():
+                    raise FileNotFoundError(f"There was no file {path} within {wait:g} seconds.")
+                return
+            time.sleep(poll)
 
 
 class Head(NamedTuple):

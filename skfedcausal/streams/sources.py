@@ -61,7 +61,7 @@ class Source(NamedTuple):
     """Batches of a source, each with the place after it, if it has one; and what to tell it when a batch is safe."""
 
     rows: Iterator
-    safe: Callable[[Any], None]
+    safe: Callable[[Any], None] = lambda place: None  # one that keeps its rows itself need not be told
 
 
 def check_address(address, options=None):
@@ -102,7 +102,7 @@ def _csv(address, stamps, options, place, folder):
     # names of words as the file has them
     words = {name for name, flat in options.names.items() if flat in options.words} | {*options.words}
     rows = csv_rows(path, stamps, wait=options.wait, words=words, place=place, most=_BATCH)
-    return Source(_renamed(rows, options.names), _nothing)
+    return Source(_renamed(rows, options.names))
 
 
 def _mqtt(address, stamps, options, place, folder):
@@ -129,14 +129,14 @@ def _database(address, stamps, options, place, folder):
     engine = engine_of(scheme.replace("timescaledb", "postgresql") + colon + rest, options.user, options.password)
     table = Table(engine, options.table, options.time, options.order)
     rows = table_rows(table, stamps, wait=options.wait, words=options.words, place=place)
-    return Source(_renamed(rows, options.names), _nothing)
+    return Source(_renamed(rows, options.names))
 
 
 def _opcua(address, stamps, options, place, folder):
     from .opcua import Subscription, opcua_rows
 
     subscription = Subscription(address, options.nodes, user=options.user, password=options.password)
-    return Source(_renamed(opcua_rows(subscription, stamps, wait=options.wait), options.names), _nothing)
+    return Source(_renamed(opcua_rows(subscription, stamps, wait=options.wait), options.names))
 
 
 _KINDS = {"csv": _csv, "mqtt": _mqtt, "mqtts": _mqtt, "sql": _database, "opc.tcp": _opcua}
@@ -145,7 +145,3 @@ _KINDS = {"csv": _csv, "mqtt": _mqtt, "mqtts": _mqtt, "sql": _database, "opc.tcp
 def _renamed(rows, names):
     for place, frame in rows:
         yield place, frame if frame is None or not names else frame.rename(columns=names)
-
-
-def _nothing(place):
-    """A source that keeps its rows itself need not be told."""

@@ -22,6 +22,7 @@ from skfedcausal.commands.watching.journal import Journal, StateError
 from skfedcausal.commands.watching.settings import MailSettings, SyslogSettings, TableSettings, read_settings
 from skfedcausal.commands.watching.sinks import Outbox, in_cef, to_file, to_mail, to_syslog, to_table
 from skfedcausal.sites.settings import SettingsError
+from skfedcausal.streams import StreamWarning
 from skfedcausal.streams.records import as_frame, as_record
 
 from .watching import FAULT, plant, until, watch_of
@@ -268,6 +269,8 @@ def test_addresses_of_those_who_are_told_are_checked_with_line_and_key(folder):
     for words in ("server (line 6) = 'smtp.local:high' has no host and port", "server (line 10) = ''", "url (line 12)"):
         assert words in text
     assert "hush" not in text
+    with pytest.raises(SettingsError, match=r"false_alarms \(line 5\) = .*give a number per time step"):
+        read_settings(settings(folder, 'false_alarms = "one per week"'))
     with pytest.raises(SettingsError, match=r"url \(line 7\) = is no topic to publish to"):
         read_settings(settings(folder, '\n[publish]\nurl = "mqtt://broker"\n'))
 
@@ -299,6 +302,17 @@ def test_the_age_of_the_last_row_does_not_follow_the_clock_of_the_machine(tmp_pa
     assert 0.05 <= watch.age < 60
     watch.keep()
     assert watch.age <= watch_of(tmp_path, []).age < 60
+
+
+def test_rows_of_another_plant_are_named_and_nothing_is_said_of_the_plant(tmp_path):
+    watch, live = watch_of(tmp_path, []), plant()[2]
+    for begin in (0, 10):
+        with pytest.warns(StreamWarning, match="none of the columns of the plant, 'unit0__x0'.*theirs are 'unit0-x0'"):
+            watch.take(live[begin : begin + 10].rename(columns=lambda name: name.replace("__", "-")))
+    assert watch.is_quiet
+    assert watch.counts == {"rows": 0, "batches": 2, "refused": 20}
+    watch.take(live[20:30])
+    assert not watch.is_quiet
 
 
 def test_a_broker_knows_each_watch_by_a_name_of_its_own(tmp_path):

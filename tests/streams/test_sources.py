@@ -103,9 +103,9 @@ def test_a_broker_that_is_lost_is_named(plant):
     pytest.importorskip("amqtt.broker")
     broker = Broker().start()
     publish(broker.port, as_messages(plant[1][:20]), delay=0.5)
-    source = follow_mqtt("127.0.0.1", "plant/rows", port=broker.port, wait=2.0)
+    source = follow_mqtt("127.0.0.1", "plant/rows", port=broker.port, wait=4.0)
     assert len(next(source))
-    broker.stop()
+    threading.Timer(0.3, broker.stop).start()
     with pytest.warns(StreamWarning, match="was lost .* The connection is tried again"):
         list(source)
 

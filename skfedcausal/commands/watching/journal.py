@@ -73,7 +73,7 @@ class Journal:
         """What was kept, as (words and numbers, path of the detector, records since then); None where nothing was."""
         try:
             about = json.loads((self._folder / _STATE).read_bytes().partition(b"\n")[0])
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError, PermissionError):  # the last two were named by `check`
             return None
         except ValueError as error:
             raise StateError(

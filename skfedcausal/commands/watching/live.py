@@ -20,6 +20,7 @@ from .pages import summary
 
 _LISTED = 200  # incidents on the page
 _SHOWN = 240  # rows of a trend
+_LAST = 3  # batches, of which one has a value of a unit that is not quiet
 _WIDE = 3.0  # standard deviations of the nominal record that a band is wide to both sides
 _LONGEST = 2000  # letters of a comment
 _LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
@@ -192,8 +193,11 @@ def state_of(watch, outboxes=()):
     unseen = {one["root"] for one in incidents if "seen" not in one}
     units = dict.fromkeys(str(name).partition(SEPARATOR)[0] for name in watch.plant.nominal if SEPARATOR in str(name))
 
+    told = [name for batch in list(watch.last)[-_LAST:] for name in batch.dropna(axis=1, how="all")]
+    told = {str(name).partition(SEPARATOR)[0] for name in told}
+
     def now(unit):
-        if quiet:
+        if quiet or unit not in told:
             return "quiet"
         return "alarm" if unit in running else "unseen" if unit in unseen else "ok"
 
@@ -229,8 +233,7 @@ class Bands:
 
 def trend_of(watch, bands, unit):
     """The last rows of a unit's tags with their bands."""
-    columns = [name for name in watch.plant.nominal if str(name).partition(SEPARATOR)[0] == unit]
-    columns = [name for name in columns if bands.of(name)]
+    columns = [name for name in watch.plant.nominal if str(name).partition(SEPARATOR)[0] == unit and bands.of(name)]
     rows = watch.recent(columns)[-_SHOWN:]
     values = np.round(rows.to_numpy(dtype=float), 9)
     tags = {str(name).partition(SEPARATOR)[2]: _finite(values[:, k]) for k, name in enumerate(columns)}

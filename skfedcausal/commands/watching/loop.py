@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import pandas as pd
 
 from ... import inspection
+from ...containers.layout import listed
 from ...estimators._stream_batches import say_and_go_on
 from ...saving import ModelFileError, load
 from ...streams.clock import Clock
@@ -66,6 +67,7 @@ class Watch:
         self._refused: set[int] = set()
         self._replays = False
         self._columns: pd.Index | None = None  # of the last batch that was written
+        self._known = frozenset(plant.nominal)  # columns of the plant
         self._kept_at, self._rows_kept = time.monotonic(), 0
         self.stopped = threading.Event()
 
@@ -157,22 +159,19 @@ class Watch:
         if self.problem:
             self._try_again()
         self.counts["batches"] += 1
-        self.place = place if _is_kept(place) else None
+        self.place = place if isinstance(place, dict) else None
         record = as_record(frame)
         if self._columns is None or not (frame.columns is self._columns or frame.columns.equals(self._columns)):
             record["columns"] = [str(name) for name in frame.columns]
         self._columns = frame.columns
         self._write(record | {"n": self.counts["batches"], "place": self.place})
-        now = time.monotonic()
-        self._arrivals.append(now - self._arrived)
-        self._arrived = now
         self._judge(frame)
 
     def _judge(self, frame):
         if self.counts["batches"] in self._refused:
             return
         rows = self.clock.take(frame)
-        if rows is None:
+        if rows is None or not self._is_of_plant(rows):
             return
         try:
             changed = self.detector.update(rows, strict=False)
@@ -180,6 +179,9 @@ class Watch:
             self._refuse(rows, error)
             return
         self.counts["rows"] += len(rows)
+        if not self._replays:
+            self._arrivals.append(self.age)
+            self._arrived = time.monotonic()
         self._show(rows)
         for event in self.incidents.take(changed):
             if event["id"] not in self._told:
@@ -191,6 +193,15 @@ class Watch:
         if len(changed):
             for look in self.on_events:
                 look(changed)
+
+    def _is_of_plant(self, rows):
+        """Whether rows have a column of the plant; those that have none are named and left out."""
+        foreign = self._known.isdisjoint(rows.columns)
+        if foreign:
+            self.counts["refused"] += len(rows)
+            plant, came = (listed(list(frame), 4) for frame in (self.plant.nominal, rows))
+            say_and_go_on(f"Rows have none of the columns of the plant, {plant}; theirs are {came}: they are left out")
+        return not foreign
 
     def _show(self, rows):
         self.last.append(rows)
@@ -264,7 +275,7 @@ class Watch:
 
     @property
     def age(self):
-        """Seconds since the last rows came, whatever the clock of this machine is set to meanwhile."""
+        """Seconds since the last rows that could be judged, whatever the clock of this machine is set to meanwhile."""
         return time.monotonic() - self._arrived
 
     @property
@@ -278,10 +289,6 @@ class Watch:
     def is_quiet(self):
         """Whether no rows came for so long that nothing is known of the plant now."""
         return self.counts["rows"] == 0 or self.age > _QUIET * max(self.usual_pause, 1.0)
-
-
-def _is_kept(place):
-    return isinstance(place, dict)
 
 
 def now_told():

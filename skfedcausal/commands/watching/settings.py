@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import available_timezones
+
+import pandas as pd
 
 from ...historian.fixes import read_fixes
+from ...server.watching.thresholds import steps_between_alarms
 from ...sites.settings import SettingProblems, SettingsError, check_numbers, read_section, read_settings_file
 from ...streams.sources import PORTS, SourceOptions, check_address
 
@@ -155,30 +158,24 @@ class WatchSettings:
 
     def __post_init__(self):
         check_numbers(self, {"refresh": (0, False), "wait": (0, True)})
-        problems = []
-        try:
-            check_address(self.source)
-        except ValueError as error:
-            problems.append(("source", str(error)))
-        if self.until not in ("end", "alarm"):
-            problems.append(("until", f"{self.until!r}; give 'end' or 'alarm'."))
-        if self.webhook and not (
-            urlsplit(self.webhook).scheme in ("http", "https") and urlsplit(self.webhook).hostname
-        ):
-            problems.append(("webhook", f"{self.webhook!r} is no address; give 'http://host/path'."))
-        if not self.nominal.is_file():
-            problems.append(("nominal", f"{str(self.nominal)!r}: there is no such file."))
-        try:
-            if self.tz is not None:
-                ZoneInfo(self.tz)
-        except (ZoneInfoNotFoundError, ValueError):
-            problems.append(("tz", f"{self.tz!r} is no time zone; give its name, such as 'Europe/Berlin'."))
-        try:
-            read_fixes(self.fix)
-        except ValueError as error:
-            problems.append(("fix", str(error)))
-        if problems:
-            raise SettingProblems(problems)
+        web = urlsplit(self.webhook)
+        is_web = web.scheme in ("http", "https") and web.hostname
+        is_zone = self.tz is None or self.tz in available_timezones()
+        rate = self.false_alarms if isinstance(self.false_alarms, str) else "1 per day"
+        problems = [
+            ("nominal", "" if self.nominal.is_file() else f"{str(self.nominal)!r}: there is no such file."),
+            ("source", _problem(check_address, self.source)),
+            ("fix", _problem(read_fixes, self.fix)),
+            ("false_alarms", _problem(steps_between_alarms, rate, pd.Timedelta("1s"))),
+            ("until", "" if self.until in ("end", "alarm") else f"{self.until!r}; give 'end' or 'alarm'."),
+            (
+                "webhook",
+                "" if is_web or not self.webhook else f"{self.webhook!r} is no address; give 'http://host/path'.",
+            ),
+            ("tz", "" if is_zone else f"{self.tz!r} is no time zone; give its name, such as 'Europe/Berlin'."),
+        ]
+        if any(text for _, text in problems):
+            raise SettingProblems([(key, text) for key, text in problems if text])
 
     @property
     def is_named(self):
@@ -233,8 +230,7 @@ def read_settings(path):
     watch = section("watch", WatchSettings, page=folder / "watch.html", state=folder / "watch.state")
     source = section("source", SourceSettings) if "source" in everything else SourceSettings()
     others = {name: section(name, kind) if name in everything else None for name, kind in _SECTIONS.items()}
-    parts = [*others.values(), source]
-    for part in parts:
+    for part in (*others.values(), source):
         for what in ("password", "token"):
             try:
                 secret_of(part, what)
@@ -266,19 +262,26 @@ def secret_of(part, what="password"):
     return os.environ[name] if name else None
 
 
+def _problem(check, *given):
+    """What a check says of what was given; empty if nothing."""
+    try:
+        check(*given)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def _host_and_port(text, usual):
     """Host and port as they are written, "host:port"; ValueError where they are none."""
     parts = urlsplit(f"//{text}")
     if not parts.hostname or parts.path:
-        raise ValueError(text)
+        raise ValueError(f"{text!r} has no host.")
     return parts.hostname, parts.port or usual
 
 
 def _check_door(settings, key):
-    try:
-        _ = settings.door
-    except ValueError:
-        raise SettingProblems([(key, f"{getattr(settings, key)!r} has no host and port; give 'host:port'.")]) from None
+    if _problem(lambda: settings.door):
+        raise SettingProblems([(key, f"{getattr(settings, key)!r} has no host and port; give 'host:port'.")])
 
 
 def _check_files(settings, *names):
