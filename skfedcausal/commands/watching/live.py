@@ -193,8 +193,8 @@ def state_of(watch, outboxes=()):
     unseen = {one["root"] for one in incidents if "seen" not in one}
     units = dict.fromkeys(str(name).partition(SEPARATOR)[0] for name in watch.plant.nominal if SEPARATOR in str(name))
 
-    told = [name for batch in list(watch.last)[-_LAST:] for name in batch.dropna(axis=1, how="all")]
-    told = {str(name).partition(SEPARATOR)[0] for name in told}
+    there = [name for batch in list(watch.last)[-_LAST:] for name in batch.dropna(axis=1, how="all")]
+    told = {str(name).partition(SEPARATOR)[0] for name in there}
 
     def now(unit):
         if quiet or unit not in told:

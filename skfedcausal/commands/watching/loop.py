@@ -24,7 +24,7 @@ from .events import Incidents
 _KEPT_EVERY = 60.0  # seconds until the state is kept again, where rows came
 _ROOM_AGAIN = 1.0  # seconds until a disk that was full is tried again
 _KEPT_ROWS = 5000  # or rows until then
-_SHOWN = 300  # rows that are remembered for trends and pictures
+SHOWN = 300  # rows that are remembered for trends and pictures
 _QUIET = 2.0  # periods without a row after which nothing is known of a plant
 _ARRIVALS = 31  # batches whose distance is the usual one
 _TOLD_AGAIN = 100  # incidents
@@ -206,7 +206,7 @@ class Watch:
     def _show(self, rows):
         self.last.append(rows)
         self._n_last += len(rows)
-        while self._n_last - len(self.last[0]) >= _SHOWN:
+        while self._n_last - len(self.last[0]) >= SHOWN:
             self._n_last -= len(self.last.popleft())
 
     def recent(self, columns):

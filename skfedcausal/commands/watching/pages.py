@@ -12,10 +12,9 @@ from ...containers.rows import sampling_period
 from ...estimators._stream_batches import stops
 from ...federation.atomic import write_whole
 from ...server.watching.incidents import UNDECIDED
-from .loop import now_told, say
+from .loop import SHOWN, now_told, say
 
 _AGAIN = 30.0  # seconds before a report is written again
-_SHOWN = 300  # rows of the picture
 _LISTED = 200  # incidents on the page
 
 
@@ -80,7 +79,7 @@ class Pages:
         rows[numbers] = rows[numbers].apply(pd.to_numeric, errors="coerce").replace([inf, -inf], nan)
         if not isinstance(rows.index, pd.DatetimeIndex):
             return None
-        rows = rows[~rows.index.duplicated()].sort_index()[-_SHOWN:]
+        rows = rows[~rows.index.duplicated()].sort_index()[-SHOWN:]
         parts = stops(rows, sampling_period(rows.index))
         rows = rows[-parts[-1] :] if parts else rows
         return rows if len(rows) and rows.index[0] <= start else None

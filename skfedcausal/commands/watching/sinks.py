@@ -88,13 +88,14 @@ def listens(host, port):
 
 def to_mail(settings, password):
     """Mail for each event."""
+    host, port = settings.door
 
     def tell(event):
         message = EmailMessage()
         message["From"], message["To"] = settings.sender, ", ".join(settings.to)
         message["Subject"] = in_words(event)
         message.set_content(json.dumps(event, indent=2, allow_nan=False))
-        with smtplib.SMTP(*settings.door, timeout=_PATIENCE) as server:
+        with smtplib.SMTP(host, port, timeout=_PATIENCE) as server:
             if settings.tls:
                 server.starttls()
             if settings.user is not None:
