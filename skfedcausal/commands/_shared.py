@@ -38,7 +38,7 @@ def answer(reader, arguments, work, text):
     """Do the work of a command with its options and print the result, or the reason why there is none."""
     options = reader.parse_args(arguments)
     try:
-        with _noted():
+        with noted():
             result = work(options)
     except ERRORS as error:
         if options.json:
@@ -49,14 +49,19 @@ def answer(reader, arguments, work, text):
     return DONE
 
 
+def say(text):
+    """A note on standard error."""
+    print(f"Note: {text}", file=sys.stderr, flush=True)
+
+
 @contextmanager
-def _noted():
-    """Warnings to the user as notes on standard error, without the line of code that they come from."""
+def noted(tell=say):
+    """Warnings to the user as notes, without the line of code that they come from."""
     usual = warnings.showwarning
 
     def show(message, category, *where, **more):
         if issubclass(category, UserWarning):
-            print(f"Note: {message}", file=sys.stderr, flush=True)
+            tell(str(message))
         else:
             usual(message, category, *where, **more)
 

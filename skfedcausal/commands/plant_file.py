@@ -195,19 +195,13 @@ def read_plant_file(options):
     exports: dict[str, list[str]] = {}
     for unit, _, path in named if several else ():
         exports.setdefault(unit, []).append(path)
+    as_given = ("units", "tz", "every", "fix", "time", "drop", "dayfirst", "query")
     plant = PlantTable.read(
         {unit: own if len(own) > 1 else own[0] for unit, own in exports.items()} if several else options.file[0],
-        units=options.units,
-        tz=options.tz,
-        every=options.every,
-        fix=options.fix,
-        time=options.time,
+        **{name: getattr(options, name) for name in as_given},
         columns=options.columns or None,
-        drop=options.drop,
         bad_values=options.bad,
-        dayfirst=options.dayfirst,
         names=None if options.names is None else tuple(name.strip() for name in options.names.split(",")),
-        query=options.query,
         hold=None if options.hold == "none" else options.hold,
     )
     return plant if options.roles is None else plant.with_roles(options.roles)

@@ -1,18 +1,19 @@
 """``python -m skfedcausal watch SETTINGS``: follow a live source, tell who should know, keep a page."""
 
 import sys
+import warnings
 from contextlib import ExitStack
 
 from ..saving import load
 from ..streams.cells import Stamps
 from ..streams.sources import open_source
-from ._shared import DONE, ERRORS, FAILED, parser
+from ._shared import DONE, ERRORS, FAILED, noted, parser
+from .watching import sinks
 from .watching.journal import Journal
-from .watching.loop import Watch, ended_by_signals, say, sentences
+from .watching.loop import Watch, ended_by_signals, say
 from .watching.pages import Pages
 from .watching.plant import fingerprint, read_plant
 from .watching.settings import read_settings, secret_of
-from .watching.sinks import Outbox, answers, to_broker, to_file, to_mail, to_print, to_syslog, to_table, to_webhook
 
 ALARM = 3  # exit code after an incident
 _PATIENCE = 15.0  # seconds in which those are told who were away, at the end
@@ -28,7 +29,8 @@ def main(arguments):
     reader = parser("watch", "Monitor a live source of plant data and report incidents.", json=False)
     path = reader.parse_args(arguments).settings
     try:
-        with sentences():
+        with noted(say):
+            warnings.simplefilter("always", UserWarning)  # of a year, each time
             return _watch(read_settings(path), path.resolve().parent)
     except (*ERRORS, ImportError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -37,8 +39,8 @@ def main(arguments):
 
 def _watch(settings, folder):
     given, journal = settings.watch, Journal(settings.watch.state)
-    outboxes = [Outbox(name, tell, given.state / "queue" / name) for name, tell in _called(settings).items()]
-    tellers = [to_print, *([] if given.log is None else [to_file(folder / given.log)]), *outboxes]
+    outboxes = [sinks.Outbox(name, tell, given.state / "queue" / name) for name, tell in _called(settings).items()]
+    tellers = [sinks.to_print, *([] if given.log is None else [sinks.to_file(folder / given.log)]), *outboxes]
     plant, known, problem = read_plant(given), fingerprint(given), _problem(journal)
     with ExitStack() as stack:
         if not problem:
@@ -58,7 +60,7 @@ def _watch(settings, folder):
 
             stack.enter_context(serve(watch, settings.live, outboxes))
         with ended_by_signals(watch):
-            _follow(settings, plant, watch, folder, goes_on)
+            _follow(settings, plant, watch, journal, folder, goes_on)
         pages.tick(everything=True)
         for outbox in outboxes:
             outbox.close(_PATIENCE)
@@ -69,15 +71,21 @@ def _called(settings):
     """Those who are told and may be away, by name."""
     found, webhook = {}, settings.watch.webhook
     if webhook:
-        found["webhook"] = to_webhook(webhook)
-        if why := answers(webhook):
-            say(f"The webhook does not answer now ({why}): incidents wait for it on disk.")
-    for name, make in (("mail", to_mail), ("table", to_table), ("publish", to_broker)):
+        found["webhook"] = sinks.to_webhook(webhook)
+        if why := sinks.answers(webhook):
+            sinks.say_away("webhook", why)
+    for name, make in (
+        ("mail", sinks.to_mail),
+        ("table", sinks.to_table),
+        ("publish", sinks.to_broker),
+        ("syslog", sinks.to_syslog),
+    ):
         part = getattr(settings, name)
         if part is not None:
             found[name] = make(part, secret_of(part))
-    if settings.syslog is not None:
-        found["syslog"] = to_syslog(settings.syslog)
+            door = getattr(part, "door", None) if getattr(part, "tcp", True) else None
+            if door and (why := sinks.listens(*door)):
+                sinks.say_away(name, why)
     return found
 
 
@@ -110,12 +118,12 @@ def _begun(given, plant, known, journal, tellers):
     return watch, False
 
 
-def _follow(settings, plant, watch, folder, goes_on):
+def _follow(settings, plant, watch, journal, folder, goes_on):
     """Follow the source to its end; one that was there once is opened again whatever becomes of it."""
     stamps = Stamps(settings.watch.tz)
     if plant.period is not None:
         stamps.zoned = plant.is_zoned
-    options = settings.options(plant.names, plant.words)
+    options = settings.options(plant.names, plant.words, journal.name)
     watch.tell_again()
     while not watch.stopped.is_set():
         try:

@@ -296,8 +296,8 @@ class StreamTimes:
 
     @property
     def dtype(self):
-        """Of the times."""
-        return self._parts[-1].dtype
+        """Of the times; None before the first."""
+        return self._parts[-1].dtype if self._parts else None
 
     def __getitem__(self, row):
         if row in self._held:

@@ -102,7 +102,7 @@ def check_numbers(settings, least):
     for name, (floor, allowed) in least.items():
         value = getattr(settings, name)
         if value is not None and not (math.isfinite(value) and (value >= floor if allowed else value > floor)):
-            raise SettingsError(f"{name} = {value!r}; give a number {'from' if allowed else 'above'} {floor:g}.")
+            raise SettingProblems([(name, f"{value!r}; give a number {'from' if allowed else 'above'} {floor:g}.")])
 
 
 def csv_bytes(table, **how):

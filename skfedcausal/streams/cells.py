@@ -10,6 +10,7 @@ import pandas as pd
 from ..containers.clock import unit_since_1970
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _CENTURIES = (datetime(1900, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC))  # beyond them is no time of a plant
 _LONGEST = 64  # letters of a number or a time
 
@@ -42,8 +43,8 @@ class Stamps:
 
     def read(self, cells):
         """Times of cells, NaT where there is none."""
-        found = [None if at is None else at.replace(tzinfo=None) for at in map(self._moment, cells)]
-        index = pd.DatetimeIndex(np.array(found, dtype="datetime64[us]"))
+        since = [None if at is None else (at - _EPOCH) // _MICROSECOND for at in map(self._moment, cells)]
+        index = pd.DatetimeIndex(np.array(since, dtype="datetime64[us]"))
         return index.tz_localize("UTC") if self.zoned else index
 
     def _moment(self, cell):

@@ -4,7 +4,7 @@ import time
 import zlib
 from bisect import bisect_left
 from collections import deque
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -138,7 +138,7 @@ class Clock:
             if times[0] - _AHEAD > self._now() * 1e6:
                 return False
         elif len(times) == 1:
-            return 0 < times[0] + self._offset - self._last <= self._far()
+            return 0 < int(times[0]) + self._offset - self._last <= self._far()
         else:
             steps = np.diff(times, prepend=self._last - self._offset)
         return bool(((steps > 0) & (steps <= self._far(steps))).all())
@@ -165,8 +165,8 @@ class Clock:
     def _learn(self, times):
         """Take note of the steps between rows."""
         before = [] if self._last is None else [self._last - self._offset]
-        for step in np.diff(np.r_[before, times[-_STEPS - 1 :]]).tolist():
-            self._add_step(step)
+        for one, other in pairwise([*before, *times[-_STEPS - 1 :].tolist()]):
+            self._add_step(other - one)
 
     def _remember(self, times, frame):
         checks = _checksums(frame if len(frame) <= _REMEMBERED else frame[-_REMEMBERED:])

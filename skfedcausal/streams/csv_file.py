@@ -4,6 +4,7 @@ import csv
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from itertools import islice
 from os import PathLike
@@ -85,8 +86,10 @@ def follow_csv(
     ...     [batch.shape for batch in follow_csv(path, wait=0.0)]
     [(2, 1)]
     """
-    options = {"wait": wait, "poll": poll, "index_col": index_col, "words": words, "most": batch_size}
-    yield from on_clock(csv_rows(path, Stamps(tz, dayfirst), **options), clock)
+    stamps = Stamps(tz, dayfirst)
+    yield from on_clock(
+        csv_rows(path, stamps, wait=wait, poll=poll, index_col=index_col, words=words, most=batch_size), clock
+    )
 
 
 def csv_rows(path, stamps, *, wait=None, poll=0.1, index_col=0, words=(), place=None, most=None):
@@ -95,32 +98,25 @@ def csv_rows(path, stamps, *, wait=None, poll=0.1, index_col=0, words=(), place=
     `place` is one that was given before: the file is followed from there, through the names that it has had since.
     """
     path = Path(path)
-    tail = Tail(path, place)
-    try:
-        yield from _looks(tail, path, stamps, wait, poll, index_col, words, most)
-    finally:
-        tail.close()
-
-
-def _looks(tail, path, stamps, wait, poll, index_col, words, most):
-    last = time.monotonic()
-    while True:
-        came = False
-        for head, lines, ends in tail.parts():
-            step = most or len(lines)
-            for k in range(0, len(lines), step):
-                frame, came = table_of(head, lines[k : k + step], path, stamps, index_col, words), True
-                if len(frame):
-                    yield tail.place_after(ends[min(k + step, len(lines)) - 1], head), frame
-        if came:
-            last = time.monotonic()
-            continue
-        yield None, None
-        if wait is not None and time.monotonic() - last >= wait:
-            if tail.head is None and not path.exists():
-                raise FileNotFoundError(f"There was no file {path} within {wait:g} seconds.")
-            return
-        time.sleep(poll)
+    with closing(Tail(path, place)) as tail:
+        last = time.monotonic()
+        while True:
+            came = False
+            for head, lines, ends in tail.parts():
+                step = most or len(lines)
+                for k in range(0, len(lines), step):
+                    frame, came = table_of(head, lines[k : k + step], path, stamps, index_col, words), True
+                    if len(frame):
+                        yield tail.place_after(ends[min(k + step, len(lines)) - 1], head), frame
+            if came:
+                last = time.monotonic()
+                continue
+            yield None, None
+            if wait is not None and time.monotonic() - last >= wait:
+                if tail.head is None and not path.exists():
+                    raise FileNotFoundError(f"There was no file {path} within {wait:g} seconds.")
+                return
+            time.sleep(poll)
 
 
 class Head(NamedTuple):
@@ -145,9 +141,7 @@ class Head(NamedTuple):
 
     def does_not_fit(self, line):
         """Whether a line has another number of cells."""
-        return line.count(self.separator) != len(self.names) - 1 and len(_cells(line, self.separator)) != len(
-            self.names
-        )
+        return len(_cells(line, self.separator)) != len(self.names)
 
 
 class Tail:
@@ -161,6 +155,7 @@ class Tail:
         self._path, self._at, self._mark = path, 0, b""
         self._looked = b""  # what was read last, after the mark before it
         self._file: Any = None
+        self._number = 0  # of the file, whatever its name is
         self._skips = False  # a line that is too long
         self.head: Any = None
         self._former: Head | None = None
@@ -171,6 +166,7 @@ class Tail:
         """Let go of the file."""
         if self._file is not None:
             self._file.close()
+            self._file = None
 
     def place_after(self, end, head):
         """Where the line begins that comes after one of the last call, as JSON has it.
@@ -179,8 +175,7 @@ class Tail:
         """
         here = len(self._looked) - end
         mark = self._looked[max(here - _MARK, 0) : here]
-        number = os.fstat(self._file.fileno()).st_ino
-        return {"file": number, "at": self._at - end, "mark": mark.hex(), "head": head.text}
+        return {"file": self._number, "at": self._at - end, "mark": mark.hex(), "head": head.text}
 
     def parts(self):
         """Lines of names and lines of rows since the last call: a line of names may come again.
@@ -273,8 +268,8 @@ class Tail:
 
     def _open(self, path):
         self.close()
-        self._file = None
         self._file = path.open("rb", buffering=0)
+        self._number = os.fstat(self._file.fileno()).st_ino
 
     def _is_another(self):
         """Whether another file has taken the place of the one that is read."""
@@ -297,7 +292,6 @@ class Tail:
             if self._goes_on():
                 return
         self.close()
-        self._file = None
         self._begin()
 
 
@@ -309,23 +303,23 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
         say_and_go_on(
             f"{len(lines) - len(rows)} lines of {path} do not have the {width} columns of its first line: left out"
         )
-    index = None
+    index = at = None
     if index_col is not None:
-        at = head.names.index(index_col) if isinstance(index_col, str) else index_col
+        at = head.names.index(index_col) if isinstance(index_col, str) else range(width)[index_col]
         index = stamps.read([row[at] for row in rows])
-        if index.isna().any():
+        if index.hasnans:
             say_and_go_on(f"{int(index.isna().sum())} lines of {path} begin with no time: left out")
             rows = [row for row, missing in zip(rows, index.isna(), strict=True) if not missing]
             index = index[index.notna()]
-    index = None if index is None else index.rename(head.names[at])
-    places = [k for k in range(width) if index_col is None or k != at]
-    names = _names(tuple(head.names[k] for k in places))
-    if not words and (values := _only_numbers(rows, places)) is not None:
-        return pd.DataFrame(values, index=index, columns=names)
+        index.name = head.names[at]
+        rows = [row[:at] + row[at + 1 :] for row in rows]
+    names = _names(tuple(head.names), at)
+    if not words and (values := _only_numbers(rows)) is not None:
+        return pd.DataFrame(values, index=index, columns=names, copy=False)
     columns, wrong = {}, []
-    for k in places:
-        cells, name = [row[k] for row in rows], head.names[k]
-        columns[k] = [_word(cell) for cell in cells] if name in words else _numbers(cells, comma)
+    for k, name in enumerate(names):
+        cells = [row[k] for row in rows]
+        columns[k] = [_word(cell) for cell in cells] if name in words else [number_of(cell, comma) for cell in cells]
         if name not in words and any(map(_is_no_number, cells, columns[k])):
             wrong.append(name)
     if wrong:
@@ -334,31 +328,21 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
 
 
 @lru_cache(maxsize=8)
-def _names(names):
-    """Names of columns, made once."""
-    return pd.Index(names)
+def _names(names, at):
+    """Names of columns but for that of the times, made once."""
+    return pd.Index([name for k, name in enumerate(names) if k != at])
 
 
-def _only_numbers(rows, places):
+def _only_numbers(rows):
     """Cells as a table of finite numbers, None where one is none, which takes a look at each column."""
     try:
-        values = np.array([[float(row[k]) for k in places] for row in rows], dtype=float)
+        values = np.array([list(map(float, row)) for row in rows], dtype=float)
     except ValueError:
         return None
     return values if values.size and np.isfinite(values).all() else None
 
 
 _MISSING = {"", "nan", "null", "none", "na", "n/a"}
-
-
-def _numbers(cells, comma):
-    try:
-        values = np.array([float(cell) for cell in cells])
-        if np.isfinite(values).all():
-            return values
-    except ValueError:
-        pass  # each by itself
-    return np.array([number_of(cell, comma) for cell in cells])
 
 
 def _is_no_number(cell, value):

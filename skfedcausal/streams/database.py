@@ -15,6 +15,8 @@ from .clock import on_clock
 
 _AT_ONCE = 500  # rows of a look
 _POLL = 1.0  # seconds between two looks
+_CALLS = {"connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3}  # of libpq
+_ALIVE = dict.fromkeys(("postgresql", "postgresql+psycopg", "postgresql+psycopg2"), _CALLS)
 
 
 def follow_table(
@@ -67,26 +69,36 @@ def follow_table(
     >>> for batch in follow_table("sqlite:///live.db", "plant", wait=10):   # doctest: +SKIP
     ...     detector.update(batch)
     """
-    rows = table_rows(Table(url, table, time, order), Stamps(tz), wait=wait, poll=poll, words=words)
-    yield from on_clock(rows, clock)
+    known = Table(engine_of(url), table, time, order)
+    yield from on_clock(table_rows(known, Stamps(tz), wait=wait, poll=poll, words=words), clock)
+
+
+def engine_of(url, user=None, password=None):
+    """An engine of SQLAlchemy that finds out within a minute that a server has gone without a word."""
+    sql = import_optional("sqlalchemy", "sql", "A database")
+    try:
+        made = sql.engine.make_url(url)
+        made = made.set(username=user or made.username, password=password) if user or password else made
+        alive = {name: value for name, value in _ALIVE.get(made.drivername, {}).items() if name not in made.query}
+        return sql.create_engine(made, pool_pre_ping=True, connect_args=alive)
+    except sql.exc.ArgumentError as error:
+        raise ValueError(f"This is no address of a database that can be opened: {error}.") from None
 
 
 class Table:
     """A table that grows, as it is asked for rows after a place."""
 
-    def __init__(self, url, table, time="time", order=None):
+    def __init__(self, engine, table, time="time", order=None):
         self._sql = import_optional("sqlalchemy", "sql", "A stream from a database")
         self.name, self.time, self.order = table, time, order or time
         schema, _, name = table.rpartition(".")
-        self._engine = self._sql.create_engine(url, pool_pre_ping=True)
+        self._engine = engine
         try:
             with self._engine.connect() as connection:
                 about = self._sql.MetaData()
                 self._table = self._sql.Table(name, about, schema=schema or None, autoload_with=connection)
         except self._sql.exc.SQLAlchemyError as error:
-            raise ConnectionError(
-                f"The table {table!r} of {self.where} cannot be read: {_first_line(error)}."
-            ) from None
+            raise ConnectionError(f"The table {table!r} of {self.where} cannot be read: {first_line(error)}.") from None
         missing = [column for column in dict.fromkeys((self.time, self.order)) if column not in self._table.c]
         if missing:
             known = listed(list(self._table.c.keys()), 8)
@@ -125,7 +137,7 @@ def table_rows(table, stamps, *, wait=None, poll=_POLL, words=(), place=None):
             try:
                 names, rows = table.after(None if place is None else place["after"])
             except table.failure as error:
-                say_and_go_on(f"{table.where} does not answer ({_first_line(error)})")
+                say_and_go_on(f"{table.where} does not answer ({first_line(error)})")
                 rows = []
             if rows:
                 last, at = time.monotonic(), names.index(table.order)
@@ -158,5 +170,6 @@ def _frame(names, rows, table, stamps, words):
     return frame[index.notna()]
 
 
-def _first_line(error):
+def first_line(error):
+    """What a database says is wrong, in a line."""
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0].rstrip(".")

@@ -125,7 +125,11 @@ def mqtt_rows(client, host, port, topic, rows, wait=None, lasting=False):
             came.put(None)
             client.subscribe(topic, qos=1)
 
-    client.on_connect = subscribe
+    def lost(_client, _data, _flags, reason, _properties):
+        if reason.is_failure:
+            came.put(ConnectionError(f"The broker {host}:{port} was lost ({reason})."))
+
+    client.on_connect, client.on_disconnect = subscribe, lost
     client.on_message = lambda _client, _data, message: came.put(message)
     try:
         client.connect(host, port, keepalive=_KEEP_ALIVE, **connecting(client, lasting))

@@ -1,6 +1,7 @@
 """Parts of rows that come one by one, put together by their times."""
 
 import time
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,7 @@ class Parts:
             return pd.DataFrame(rows, index=index)
         if self._names is None or self._names.tolist() != names:
             self._names = pd.Index(names)
-        values = [list(row.values()) for row in rows]
+        values: Any = [list(row.values()) for row in rows]
         if all(type(value) is float for row in values for value in row):
-            return pd.DataFrame(np.array(values), index=index, columns=self._names)
+            values = np.array(values)
         return pd.DataFrame(values, index=index, columns=self._names)

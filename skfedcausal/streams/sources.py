@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from ..estimators._stream_batches import say_and_go_on
 from .csv_file import csv_rows
 
 _BATCH = 100  # rows of a file that are judged at once: an alarm does not wait for more
-_PORTS = {"mqtt": 1883, "mqtts": 8883}
+PORTS = {"mqtt": 1883, "mqtts": 8883}
 _DATABASES = ("sqlite", "postgresql", "mssql", "mysql", "mariadb", "oracle", "timescaledb")
 
 
@@ -60,7 +61,7 @@ class Source(NamedTuple):
     """Batches of a source, each with the place after it, if it has one; and what to tell it when a batch is safe."""
 
     rows: Iterator
-    safe: Callable[[Any], None]
+    safe: Callable[[Any], None] = lambda place: None  # one that keeps its rows itself need not be told
 
 
 def check_address(address, options=None):
@@ -96,10 +97,12 @@ def _without_secrets(address):
 
 def _csv(address, stamps, options, place, folder):
     path = folder / address.partition(":")[2]
+    if not path.exists():
+        say_and_go_on(f"There is no file {path} yet: it is waited for")
     # names of words as the file has them
     words = {name for name, flat in options.names.items() if flat in options.words} | {*options.words}
     rows = csv_rows(path, stamps, wait=options.wait, words=words, place=place, most=_BATCH)
-    return Source(_renamed(rows, options.names), _nothing)
+    return Source(_renamed(rows, options.names))
 
 
 def _mqtt(address, stamps, options, place, folder):
@@ -112,33 +115,28 @@ def _mqtt(address, stamps, options, place, folder):
     )
     topic = parts.path.lstrip("/") + (f"#{parts.fragment}" if address.endswith("#") or parts.fragment else "")
     rows = Rows(options.units or None, 0.2, options.words, stamps, options.names)
-    port = parts.port or _PORTS[scheme]
+    port = parts.port or PORTS[scheme]
     came = mqtt_rows(client, parts.hostname, port, topic, rows, options.wait, lasting=bool(options.name))
     return Source(came, lambda messages: acknowledge(client, messages))
 
 
 def _database(address, stamps, options, place, folder):
-    from .database import Table, table_rows
+    from .database import Table, engine_of, table_rows
 
     scheme, colon, rest = address.partition(":")
     if rest.startswith("///") and not rest.startswith("////") and scheme.startswith("sqlite"):
         rest = f"///{folder / rest.removeprefix('///')}"
-    url = scheme.replace("timescaledb", "postgresql") + colon + rest
-    if options.user or options.password:
-        from sqlalchemy.engine import make_url
-
-        made = make_url(url)
-        url = made.set(username=options.user or made.username, password=options.password)
-    table = Table(url, options.table, options.time, options.order)
+    engine = engine_of(scheme.replace("timescaledb", "postgresql") + colon + rest, options.user, options.password)
+    table = Table(engine, options.table, options.time, options.order)
     rows = table_rows(table, stamps, wait=options.wait, words=options.words, place=place)
-    return Source(_renamed(rows, options.names), _nothing)
+    return Source(_renamed(rows, options.names))
 
 
 def _opcua(address, stamps, options, place, folder):
     from .opcua import Subscription, opcua_rows
 
     subscription = Subscription(address, options.nodes, user=options.user, password=options.password)
-    return Source(_renamed(opcua_rows(subscription, stamps, wait=options.wait), options.names), _nothing)
+    return Source(_renamed(opcua_rows(subscription, stamps, wait=options.wait), options.names))
 
 
 _KINDS = {"csv": _csv, "mqtt": _mqtt, "mqtts": _mqtt, "sql": _database, "opc.tcp": _opcua}
@@ -147,7 +145,3 @@ _KINDS = {"csv": _csv, "mqtt": _mqtt, "mqtts": _mqtt, "sql": _database, "opc.tcp
 def _renamed(rows, names):
     for place, frame in rows:
         yield place, frame if frame is None or not names else frame.rename(columns=names)
-
-
-def _nothing(place):
-    """A source that keeps its rows itself need not be told."""

@@ -16,7 +16,7 @@ from .watching import FAULT, plant, until, watch_of
 
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
-from skfedcausal.commands.watching.live import serve
+from skfedcausal.commands.watching.live import metrics_of, serve, state_of
 
 pytestmark = [pytest.mark.medium, pytest.mark.filterwarnings("ignore")]
 CHROMIUM = Path("/usr/bin/chromium")
@@ -50,6 +50,17 @@ def test_health_and_counters(watch):
         assert lines["skfedcausal_rows_total"] == "20"
         assert float(lines["skfedcausal_last_row_age_seconds"]) < 5
         assert list(json.loads(read(port, "/trend?unit=unit1"))["tags"]) == ["x0", "x1", "x2", "x3"]
+
+
+def test_counters_of_a_year_are_told_to_the_last_row(watch):
+    watch.counts["rows"] = 31_536_001
+    assert "skfedcausal_rows_total 31536001\n" in metrics_of(watch)
+
+
+def test_a_unit_without_a_value_is_grey(watch):
+    _, _, live = plant(period="s")
+    watch.take(now_rows(live)[:20].drop(columns=["unit1__x0", "unit1__x1", "unit1__x2", "unit1__x3"]))
+    assert [unit["state"] for unit in state_of(watch)["units"]] == ["ok", "quiet", "ok"]
 
 
 def test_others_need_a_token(watch, tmp_path):

@@ -8,6 +8,7 @@ import socketserver
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from skfedcausal.commands.watching.journal import Journal, StateError
 from skfedcausal.commands.watching.settings import MailSettings, SyslogSettings, TableSettings, read_settings
 from skfedcausal.commands.watching.sinks import Outbox, in_cef, to_file, to_mail, to_syslog, to_table
 from skfedcausal.sites.settings import SettingsError
+from skfedcausal.streams import StreamWarning
 from skfedcausal.streams.records import as_frame, as_record
 
 from .watching import FAULT, plant, until, watch_of
@@ -256,12 +258,78 @@ def test_settings_are_checked_whole_with_line_and_key(folder):
     assert "hush" not in text
 
 
-def test_it_ends_with_its_state_when_it_is_asked_to(folder):
+def test_addresses_of_those_who_are_told_are_checked_with_line_and_key(folder):
+    more = (
+        '[mail]\nserver = "smtp.local:high"\nto = ["a@plant"]\nsender = "b@plant"\n[syslog]\nserver = ""\n'
+        '[publish]\nurl = "mqtts://watch:hush@broker/alarms"\n'
+    )
+    with pytest.raises(SettingsError) as caught:
+        read_settings(settings(folder, more))
+    text = str(caught.value)
+    for words in ("server (line 6) = 'smtp.local:high' has no host and port", "server (line 10) = ''", "url (line 12)"):
+        assert words in text
+    assert "hush" not in text
+    with pytest.raises(SettingsError, match=r"false_alarms \(line 5\) = .*give a number per time step"):
+        read_settings(settings(folder, 'false_alarms = "one per week"'))
+    with pytest.raises(SettingsError, match=r"url \(line 7\) = is no topic to publish to"):
+        read_settings(settings(folder, '\n[publish]\nurl = "mqtt://broker"\n'))
+
+
+def test_who_is_away_is_named_before_the_first_row(folder, capsys):
+    pytest.importorskip("psycopg")
+    plant()[2][:20].to_csv(folder / "live.csv", index_label="time")
+    more = (
+        'wait = 0.1\nwebhook = "http://127.0.0.1:1/"\n[publish]\nurl = "mqtt://127.0.0.1:1/alarms"\n'
+        '[table]\nurl = "postgresql+psycopg://127.0.0.1:1/plant"\n[syslog]\nserver = "127.0.0.1:1"\ntcp = true\n'
+    )
+    assert watch_command([str(settings(folder, more))]) == 0
+    said = capsys.readouterr().err
+    for name in ("webhook", "publish", "table", "syslog"):
+        assert f"The {name} does not answer now (" in said
+
+
+def test_a_table_at_no_address_of_a_database_is_refused(folder, capsys):
+    pytest.importorskip("sqlalchemy")
+    assert watch_command([str(settings(folder, '[table]\nurl = "postgres://host/plant"'))]) == 1
+    assert "no address of a database" in capsys.readouterr().err
+
+
+def test_the_age_of_the_last_row_does_not_follow_the_clock_of_the_machine(tmp_path, monkeypatch):
+    watch, real = watch_of(tmp_path, []), time.time
+    watch.take(plant()[2][:5])
+    monkeypatch.setattr(time, "time", lambda: real() - 3600)
+    time.sleep(0.05)
+    assert 0.05 <= watch.age < 60
+    watch.keep()
+    assert watch.age <= watch_of(tmp_path, []).age < 60
+
+
+def test_rows_of_another_plant_are_named_and_nothing_is_said_of_the_plant(tmp_path):
+    watch, live = watch_of(tmp_path, []), plant()[2]
+    for begin in (0, 10):
+        with pytest.warns(StreamWarning, match="none of the columns of the plant, 'unit0__x0'.*theirs are 'unit0-x0'"):
+            watch.take(live[begin : begin + 10].rename(columns=lambda name: name.replace("__", "-")))
+    assert watch.is_quiet
+    assert watch.counts == {"rows": 0, "batches": 2, "refused": 20}
+    watch.take(live[20:30])
+    assert not watch.is_quiet
+
+
+def test_a_broker_knows_each_watch_by_a_name_of_its_own(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert Journal(one).name == Journal(one).name != Journal(other).name
+    (tmp_path / "file").touch()
+    assert Journal(tmp_path / "file").name.startswith("skfedcausal-")  # where nothing can be kept
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_with_its_state_when_it_is_asked_to(folder, number):
     command = [sys.executable, "-m", "skfedcausal", "watch", str(settings(folder))]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert until(lambda: log(folder), 60)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     assert process.wait(30) == 3
+    assert "Traceback" not in process.stderr.read()
     assert (folder / "watch.state" / "state").exists()
 
 

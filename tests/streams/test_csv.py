@@ -95,6 +95,14 @@ def test_a_line_without_a_time_is_left_out(tmp_path):
     assert len(table) == 2
 
 
+def test_times_may_stand_in_the_last_column(tmp_path):
+    path = tmp_path / "live.csv"
+    path.write_text("mill__power,time\n1.5,2026-01-01 00:00\n")
+    batch = next(follow_csv(path, wait=0.0, index_col=-1))
+    assert batch.to_dict("list") == {"mill__power": [1.5]}
+    assert batch.index.name == "time"
+
+
 def test_a_file_that_never_came_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file .*live\.csv within 0 seconds"):
         joined(tmp_path / "live.csv")

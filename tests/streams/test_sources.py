@@ -98,6 +98,18 @@ def test_messages_are_acknowledged_when_their_rows_are_safe(plant, monkeypatch):
     assert len(told) == 20
 
 
+def test_a_broker_that_is_lost_is_named(plant):
+    pytest.importorskip("paho.mqtt.client")
+    pytest.importorskip("amqtt.broker")
+    broker = Broker().start()
+    publish(broker.port, as_messages(plant[1][:20]), delay=0.5)
+    source = follow_mqtt("127.0.0.1", "plant/rows", port=broker.port, wait=4.0)
+    assert len(next(source))
+    threading.Timer(0.3, broker.stop).start()
+    with pytest.warns(StreamWarning, match="was lost .* The connection is tried again"):
+        list(source)
+
+
 # --- databases --------------------------------------------------------------------------------------
 
 
@@ -251,6 +263,14 @@ def test_an_opc_ua_server_that_is_not_there_is_named():
     pytest.importorskip("asyncua")
     with pytest.raises(ConnectionError, match=r"OPC UA server opc.tcp://127.0.0.1:1 cannot be followed"):
         next(follow_opcua("opc.tcp://127.0.0.1:1", {"mill__x": "ns=2;i=1"}))
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_not_there_yet_is_named(tmp_path):
+    with pytest.warns(StreamWarning, match=r"There is no file .*live\.csv yet"):
+        open_source("csv:live.csv", Stamps(), SourceOptions(), folder=tmp_path)
 
 
 # --- addresses --------------------------------------------------------------------------------------

@@ -86,10 +86,9 @@ class Incidents:
             return None if value is pd.NaT else self.moment(value)
         if isinstance(value, (tuple, list)):
             return [self._told(one) for one in value]
-        if isinstance(value, (float, np.floating)):
-            return float(value) if math.isfinite(value) else None
-        if isinstance(value, (int, np.integer)):
-            return int(value)
+        if isinstance(value, (int, float, np.number)):
+            value = value.item() if isinstance(value, np.number) else value
+            return value if math.isfinite(value) else None
         return None if value is None or value is pd.NaT or value is pd.NA else str(value)
 
 

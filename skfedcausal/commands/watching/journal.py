@@ -6,6 +6,7 @@ last state, judges the rows since then once more, and tells what was not told.
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from ...federation.atomic import keep_private, make_folder, only_one, write_whole
@@ -13,6 +14,7 @@ from ...saving import save
 
 FORMAT = 2
 _STATE = "state"
+_AS_JSON = json.JSONEncoder(separators=(",", ":"), default=str)  # made once: there is a record for each batch
 
 
 class StateError(RuntimeError):
@@ -50,6 +52,16 @@ class Journal:
         """A context in which no other watch has the folder."""
         return only_one(self._folder / "lock", f"a watch with the state {self._folder}")
 
+    @property
+    def name(self):
+        """By which a broker knows the watch of this folder, and no other: made once."""
+        path, made = self._folder / "name", f"skfedcausal-{os.urandom(5).hex()}"
+        with suppress(OSError):  # no room: a broker will not know it again
+            if not path.exists():
+                write_whole(path, made.encode())
+            return path.read_text()
+        return made
+
     def check(self):
         """See whether the folder can be written to; OSError if not."""
         make_folder(self._folder)
@@ -61,10 +73,12 @@ class Journal:
         """What was kept, as (words and numbers, path of the detector, records since then); None where nothing was."""
         try:
             about = json.loads((self._folder / _STATE).read_bytes().partition(b"\n")[0])
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError, PermissionError):  # the last two were named by `check`
             return None
         except ValueError as error:
-            raise StateError(f"{self._folder / _STATE} is no state of a watch: {error}.") from None
+            raise StateError(
+                f"{self._folder / _STATE} is no state of a watch ({error}): move the folder away to begin anew."
+            ) from None
         if about.get("format") != FORMAT:
             raise StateError(
                 f"{self._folder / _STATE} has format {about.get('format')}, and this version reads {FORMAT}: "
@@ -81,7 +95,7 @@ class Journal:
             path = self._segment(last)
             self._torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        line = json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
+        line = _AS_JSON.encode(record).encode() + b"\n"
         line = b"\n" + line if self._torn else line
         self._torn = True
         self._torn = os.write(self._file, line) < len(line)

@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import hmac
 import math
+import socket
 import threading
 import time
 from importlib.resources import files
 from urllib.parse import urlsplit
 
 import numpy as np
-import pandas as pd
 
 from ...containers.layout import SEPARATOR
 from ...optional import import_optional
@@ -20,6 +20,7 @@ from .pages import summary
 
 _LISTED = 200  # incidents on the page
 _SHOWN = 240  # rows of a trend
+_LAST = 3  # batches, of which one has a value of a unit that is not quiet
 _WIDE = 3.0  # standard deviations of the nominal record that a band is wide to both sides
 _LONGEST = 2000  # letters of a comment
 _LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
@@ -60,7 +61,7 @@ def serve(watch, settings, outboxes=()):
     application = app(watch, settings.token, outboxes)
     about = {"log_level": "error", "access_log": False, "lifespan": "off", "server_header": False}
     server = uvicorn.Server(uvicorn.Config(application, host=settings.host, port=settings.port, **about))
-    sockets = [server.config.bind_socket()] if settings.port == 0 else [_bound(settings.host, settings.port)]
+    sockets = [_bound(settings.host, settings.port)]
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets)), daemon=True)
     thread.start()
     end = time.monotonic() + _START
@@ -76,19 +77,12 @@ def serve(watch, settings, outboxes=()):
 
 
 def _bound(host, port):
-    import socket
-
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    one = socket.socket(family, socket.SOCK_STREAM)
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        one.bind((host, port))
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        one.close()
         raise OSError(
             f"The live page cannot be at {host}:{port} ({error.strerror}); give another port in [live]."
         ) from None
-    return one
 
 
 def app(watch, token="", outboxes=()):
@@ -199,8 +193,11 @@ def state_of(watch, outboxes=()):
     unseen = {one["root"] for one in incidents if "seen" not in one}
     units = dict.fromkeys(str(name).partition(SEPARATOR)[0] for name in watch.plant.nominal if SEPARATOR in str(name))
 
+    there = [name for batch in list(watch.last)[-_LAST:] for name in batch.dropna(axis=1, how="all")]
+    told = {str(name).partition(SEPARATOR)[0] for name in there}
+
     def now(unit):
-        if quiet:
+        if quiet or unit not in told:
             return "quiet"
         return "alarm" if unit in running else "unseen" if unit in unseen else "ok"
 
@@ -236,10 +233,8 @@ class Bands:
 
 def trend_of(watch, bands, unit):
     """The last rows of a unit's tags with their bands."""
-    columns = [name for name in watch.plant.nominal if str(name).partition(SEPARATOR)[0] == unit]
-    columns = [name for name in columns if bands.of(name)]
-    batches = [batch.loc[:, ~batch.columns.duplicated()].reindex(columns=columns) for batch in list(watch.last)]
-    rows = pd.concat(batches)[-_SHOWN:] if batches else pd.DataFrame(columns=columns)
+    columns = [name for name in watch.plant.nominal if str(name).partition(SEPARATOR)[0] == unit and bands.of(name)]
+    rows = watch.recent(columns)[-_SHOWN:]
     values = np.round(rows.to_numpy(dtype=float), 9)
     tags = {str(name).partition(SEPARATOR)[2]: _finite(values[:, k]) for k, name in enumerate(columns)}
     return {
@@ -256,37 +251,29 @@ def _finite(values):
 
 def metrics_of(watch, outboxes=()):
     """Counters in the text format of Prometheus."""
-    lines = []
-
-    def add(name, kind, what, samples):
-        lines.append(f"# HELP skfedcausal_{name} {what}\n# TYPE skfedcausal_{name} {kind}")
-        lines.extend(f"skfedcausal_{name}{labels} {value:g}" for labels, value in samples)
-
-    counts, clock = watch.counts, watch.clock.counts
-    add("rows_total", "counter", "Rows that were judged.", [("", counts["rows"])])
+    counts, clock, incidents = watch.counts, watch.clock.counts, watch.incidents
     left_out = {
         "late": clock["late"],
         "doubled": clock["doubled"],
         "alone": clock["alone"],
         "refused": counts["refused"],
     }
-    add(
-        "left_out_rows_total",
-        "counter",
-        "Rows that were left out.",
-        [(f'{{why="{w}"}}', n) for w, n in left_out.items()],
+    by_why = {f'{{why="{why}"}}': number for why, number in left_out.items()}
+    waiting = {f'{{teller="{outbox.name}"}}': outbox.state["waiting"] for outbox in outboxes}
+    told = (
+        ("rows_total", "counter", "Rows that were judged.", counts["rows"]),
+        ("left_out_rows_total", "counter", "Rows that were left out.", by_why),
+        ("clock_set_total", "counter", "How often the clock of the source was set.", clock["set"]),
+        ("incidents_total", "counter", "Incidents.", incidents.n_incidents),
+        ("incidents_open", "gauge", "Incidents that go on and nobody has acknowledged.", len(incidents.open)),
+        ("last_row_age_seconds", "gauge", "Seconds since the last row came.", watch.age),
+        ("up", "gauge", "1 if rows come.", not watch.is_quiet),
+        ("state_kept", "gauge", "1 if the state can be kept.", not watch.problem),
+        ("waiting_events", "gauge", "Events that wait for who is to be told.", waiting),
     )
-    add("clock_set_total", "counter", "How often the clock of the source was set.", [("", clock["set"])])
-    add("incidents_total", "counter", "Incidents.", [("", watch.incidents.n_incidents)])
-    add(
-        "incidents_open",
-        "gauge",
-        "Incidents that go on and nobody has acknowledged.",
-        [("", len(watch.incidents.open))],
-    )
-    add("last_row_age_seconds", "gauge", "Seconds since the last row came.", [("", watch.age)])
-    add("up", "gauge", "1 if rows come.", [("", float(not watch.is_quiet))])
-    add("state_kept", "gauge", "1 if the state can be kept.", [("", float(not watch.problem))])
-    waiting = [(f'{{teller="{outbox.name}"}}', outbox.state["waiting"]) for outbox in outboxes]
-    add("waiting_events", "gauge", "Events that wait for who is to be told.", waiting)
+    lines = []
+    for name, kind, what, found in told:
+        lines.append(f"# HELP skfedcausal_{name} {what}\n# TYPE skfedcausal_{name} {kind}")
+        samples = found if isinstance(found, dict) else {"": found}
+        lines.extend(f"skfedcausal_{name}{labels} {float(value):.15g}" for labels, value in samples.items())
     return "\n".join(lines) + "\n"

@@ -7,7 +7,6 @@ import statistics
 import sys
 import threading
 import time
-import warnings
 from collections import deque
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from datetime import UTC, datetime
 import pandas as pd
 
 from ... import inspection
+from ...containers.layout import listed
 from ...estimators._stream_batches import say_and_go_on
 from ...saving import ModelFileError, load
 from ...streams.clock import Clock
@@ -24,7 +24,7 @@ from .events import Incidents
 _KEPT_EVERY = 60.0  # seconds until the state is kept again, where rows came
 _ROOM_AGAIN = 1.0  # seconds until a disk that was full is tried again
 _KEPT_ROWS = 5000  # or rows until then
-_SHOWN = 300  # rows that are remembered for trends and pictures
+SHOWN = 300  # rows that are remembered for trends and pictures
 _QUIET = 2.0  # periods without a row after which nothing is known of a plant
 _ARRIVALS = 31  # batches whose distance is the usual one
 _TOLD_AGAIN = 100  # incidents
@@ -57,16 +57,17 @@ class Watch:
         self.place = None
         self.problem = ""  # why the state cannot be kept
         self.last: deque = deque()  # batches, as they came
-        self._n_last, self._at = 0, None  # rows in these, and the time of the last
+        self._n_last, self._at = 0, None  # rows in these, and the last time that was told before
         self.asked: queue.SimpleQueue = queue.SimpleQueue()  # what people have said, as (incident, name, comment, time)
         self.reports: dict = {}  # pages on incidents by their names
         self.on_events: list = []  # who looks at what has changed, after everybody was told
         self.on_tick: list = []  # who has something to do now and then
-        self._arrived, self._arrivals = time.time(), deque[float](maxlen=_ARRIVALS)
+        self._arrived, self._arrivals = time.monotonic(), deque[float](maxlen=_ARRIVALS)
         self._told: dict[str, None] = {}
         self._refused: set[int] = set()
         self._replays = False
         self._columns: pd.Index | None = None  # of the last batch that was written
+        self._known = frozenset(plant.nominal)  # columns of the plant
         self._kept_at, self._rows_kept = time.monotonic(), 0
         self.stopped = threading.Event()
 
@@ -83,14 +84,14 @@ class Watch:
             "n_incidents": self.incidents.n_incidents,
             "told": list(self._told),
             "last_time": self.last_time,
-            "arrived": self._arrived,
+            "arrived": time.time() - self.age,
         }
 
     def take_up(self, kept, records):
         """Go on where a watch stood: its state, and the records since then."""
         self.clock.state, self.counts, self.place = kept["clock"], dict(kept["counts"]), kept["place"]
         self.incidents.known, self.incidents.n_incidents = dict(kept["incidents"]), kept["n_incidents"]
-        self._at, self._arrived = kept["last_time"], kept["arrived"]
+        self._at, self._arrived = kept["last_time"], time.monotonic() - max(time.time() - kept["arrived"], 0.0)
         self._told = dict.fromkeys(kept["told"])
         self._told |= dict.fromkeys(record["told"] for record in records if "told" in record)
         self._refused = {record["refused"] for record in records if "refused" in record}
@@ -108,12 +109,8 @@ class Watch:
         """Keep the state in place of what was written since the last one."""
         try:
             self._journal.keep(self._state, self.detector)
-            self._columns, self._kept_at, self._rows_kept, self.problem = (
-                None,
-                time.monotonic(),
-                self.counts["rows"],
-                "",
-            )
+            self._kept_at, self._rows_kept = time.monotonic(), self.counts["rows"]
+            self._columns, self.problem = None, ""
         except (OSError, ModelFileError) as error:
             self._unsaved(error)
 
@@ -162,22 +159,19 @@ class Watch:
         if self.problem:
             self._try_again()
         self.counts["batches"] += 1
-        self.place = place if _is_kept(place) else None
+        self.place = place if isinstance(place, dict) else None
         record = as_record(frame)
         if self._columns is None or not (frame.columns is self._columns or frame.columns.equals(self._columns)):
             record["columns"] = [str(name) for name in frame.columns]
         self._columns = frame.columns
         self._write(record | {"n": self.counts["batches"], "place": self.place})
-        now = time.time()
-        self._arrivals.append(now - self._arrived)
-        self._arrived = now
         self._judge(frame)
 
     def _judge(self, frame):
         if self.counts["batches"] in self._refused:
             return
         rows = self.clock.take(frame)
-        if rows is None:
+        if rows is None or not self._is_of_plant(rows):
             return
         try:
             changed = self.detector.update(rows, strict=False)
@@ -185,6 +179,9 @@ class Watch:
             self._refuse(rows, error)
             return
         self.counts["rows"] += len(rows)
+        if not self._replays:
+            self._arrivals.append(self.age)
+            self._arrived = time.monotonic()
         self._show(rows)
         for event in self.incidents.take(changed):
             if event["id"] not in self._told:
@@ -197,17 +194,31 @@ class Watch:
             for look in self.on_events:
                 look(changed)
 
+    def _is_of_plant(self, rows):
+        """Whether rows have a column of the plant; those that have none are named and left out."""
+        foreign = self._known.isdisjoint(rows.columns)
+        if foreign:
+            self.counts["refused"] += len(rows)
+            plant, came = (listed(list(frame), 4) for frame in (self.plant.nominal, rows))
+            say_and_go_on(f"Rows have none of the columns of the plant, {plant}; theirs are {came}: they are left out")
+        return not foreign
+
     def _show(self, rows):
         self.last.append(rows)
         self._n_last += len(rows)
-        while self._n_last - len(self.last[0]) >= _SHOWN:
+        while self._n_last - len(self.last[0]) >= SHOWN:
             self._n_last -= len(self.last.popleft())
-        self._at = rows.index[-1]
+
+    def recent(self, columns):
+        """The last rows, with these columns."""
+        batches = [batch.loc[:, ~batch.columns.duplicated()].reindex(columns=columns) for batch in list(self.last)]
+        return pd.concat(batches) if batches else pd.DataFrame(columns=columns)
 
     @property
     def last_time(self):
         """Time of the last row, as it is told; None if there is none."""
-        return self.incidents.moment(self._at) if isinstance(self._at, pd.Timestamp) else self._at
+        at = self.last[-1].index[-1] if self.last else self._at
+        return self.incidents.moment(at) if isinstance(at, pd.Timestamp) else at
 
     def _refuse(self, rows, error):
         """Go on without rows that cannot be judged, from the state before them."""
@@ -264,8 +275,8 @@ class Watch:
 
     @property
     def age(self):
-        """Seconds since the last rows came."""
-        return max(time.time() - self._arrived, 0.0)
+        """Seconds since the last rows that could be judged, whatever the clock of this machine is set to meanwhile."""
+        return time.monotonic() - self._arrived
 
     @property
     def usual_pause(self):
@@ -278,10 +289,6 @@ class Watch:
     def is_quiet(self):
         """Whether no rows came for so long that nothing is known of the plant now."""
         return self.counts["rows"] == 0 or self.age > _QUIET * max(self.usual_pause, 1.0)
-
-
-def _is_kept(place):
-    return isinstance(place, dict)
 
 
 def now_told():
@@ -303,30 +310,21 @@ def say(text):
 
 
 @contextmanager
-def sentences():
-    """Warnings to people as notes on standard error, without the line of code that they come from."""
-    usual = warnings.showwarning
-
-    def show(message, category, *where, **more):
-        if issubclass(category, UserWarning):
-            say(str(message))
-        else:
-            usual(message, category, *where, **more)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = show
-        yield
-
-
-@contextmanager
 def ended_by_signals(watch):
-    """Let SIGTERM end a watch after the batch that it is at, with its state kept."""
+    """Let SIGTERM or Ctrl-C end a watch after the batch that it is at, with its state kept; a second one at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda *_: watch.stopped.set())
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def as_before(*_):
+        watch.stopped.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in before:
+        signal.signal(number, as_before)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        as_before()

@@ -13,10 +13,9 @@ from ...estimators._stream_batches import stops
 from ...federation.atomic import write_whole
 from ...quality.record import duration
 from ...server.watching.incidents import UNDECIDED
-from .loop import now_told, say
+from .loop import SHOWN, now_told, say
 
 _AGAIN = 30.0  # seconds before a report is written again
-_SHOWN = 300  # rows of the picture
 _LISTED = 200  # incidents on the page
 
 
@@ -77,14 +76,11 @@ class Pages:
         modes = list(self._watch.plant.words)
         numbers = [name for name in self._watch.detector.layout_.columns if not any(is_called(name, m) for m in modes)]
         columns = [*numbers, *modes]
-        batches = [batch.loc[:, ~batch.columns.duplicated()].reindex(columns=columns) for batch in self._watch.last]
-        if not batches:
-            return None
-        rows = pd.concat(batches)
+        rows = self._watch.recent(columns)
         rows[numbers] = rows[numbers].apply(pd.to_numeric, errors="coerce").replace([inf, -inf], nan)
         if not isinstance(rows.index, pd.DatetimeIndex):
             return None
-        rows = rows[~rows.index.duplicated()].sort_index()[-_SHOWN:]
+        rows = rows[~rows.index.duplicated()].sort_index()[-SHOWN:]
         parts = stops(rows, sampling_period(rows.index))
         rows = rows[-parts[-1] :] if parts else rows
         return rows if len(rows) and rows.index[0] <= start else None

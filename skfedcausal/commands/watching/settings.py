@@ -5,28 +5,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import available_timezones
+
+import pandas as pd
 
 from ...historian.fixes import read_fixes
+from ...server.watching.thresholds import steps_between_alarms
 from ...sites.settings import SettingProblems, SettingsError, check_numbers, read_section, read_settings_file
-from ...streams.sources import SourceOptions, check_address
+from ...streams.sources import PORTS, SourceOptions, check_address
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _SHORTEST = 16  # letters of a token
 
 
-@dataclass(frozen=True)
-class SourceSettings:
-    """The section [source]: what the address does not say."""
+@dataclass(frozen=True, kw_only=True)
+class _User:
+    """As whom the other side knows the watch."""
 
     user: str | None = None
     password_file: Path | None = None
     password_env: str = ""
+
+
+@dataclass(frozen=True)
+class SourceSettings(_User):
+    """The section [source]: what the address does not say."""
+
     ca: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
     version: int = 4
-    name: str = "skfedcausal-watch"
+    name: str = ""
     table: str = "plant"
     order: str | None = None
     time: str = "time"
@@ -45,16 +54,21 @@ class SourceSettings:
 
 
 @dataclass(frozen=True)
-class MailSettings:
+class MailSettings(_User):
     """The section [mail]."""
 
     server: str  # "host:587"
     to: tuple
     sender: str
-    user: str | None = None
-    password_file: Path | None = None
-    password_env: str = ""
     tls: bool = True
+
+    def __post_init__(self):
+        _check_door(self, "server")
+
+    @property
+    def door(self):
+        """Host and port to call."""
+        return _host_and_port(self.server, 25)
 
 
 @dataclass(frozen=True)
@@ -64,27 +78,43 @@ class SyslogSettings:
     server: str = "127.0.0.1:514"
     tcp: bool = False
 
+    def __post_init__(self):
+        _check_door(self, "server")
+
+    @property
+    def door(self):
+        """Host and port that messages go to."""
+        return _host_and_port(self.server, 514)
+
 
 @dataclass(frozen=True)
-class TableSettings:
+class TableSettings(_User):
     """The section [table]: a table of a database that incidents are added to."""
 
     url: str
     name: str = "incidents"
-    user: str | None = None
-    password_file: Path | None = None
-    password_env: str = ""
 
 
 @dataclass(frozen=True)
-class PublishSettings:
+class PublishSettings(_User):
     """The section [publish]: a topic of a broker."""
 
     url: str
-    user: str | None = None
-    password_file: Path | None = None
-    password_env: str = ""
     ca: Path | None = None
+
+    def __post_init__(self):
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("mqtt", "mqtts") or not parts.path.strip("/") or parts.fragment or "+" in parts.path:
+            raise SettingProblems([("url", "is no topic to publish to; give 'mqtt://host:port/topic'.")])
+        if parts.password is not None:
+            raise SettingProblems([("url", "holds a password; give it by `password_file` or `password_env`.")])
+        _check_files(self, "ca")
+        _check_door(self, "url")
+
+    @property
+    def door(self):
+        """Host and port of the broker."""
+        return _host_and_port(urlsplit(self.url).netloc.rpartition("@")[2], PORTS[urlsplit(self.url).scheme])
 
 
 @dataclass(frozen=True)
@@ -128,30 +158,24 @@ class WatchSettings:
 
     def __post_init__(self):
         check_numbers(self, {"refresh": (0, False), "wait": (0, True)})
-        problems = []
-        try:
-            check_address(self.source)
-        except ValueError as error:
-            problems.append(("source", str(error)))
-        if self.until not in ("end", "alarm"):
-            problems.append(("until", f"{self.until!r}; give 'end' or 'alarm'."))
-        if self.webhook and not (
-            urlsplit(self.webhook).scheme in ("http", "https") and urlsplit(self.webhook).hostname
-        ):
-            problems.append(("webhook", f"{self.webhook!r} is no address; give 'http://host/path'."))
-        if not self.nominal.is_file():
-            problems.append(("nominal", f"{str(self.nominal)!r}: there is no such file."))
-        try:
-            if self.tz is not None:
-                ZoneInfo(self.tz)
-        except (ZoneInfoNotFoundError, ValueError):
-            problems.append(("tz", f"{self.tz!r} is no time zone; give its name, such as 'Europe/Berlin'."))
-        try:
-            read_fixes(self.fix)
-        except ValueError as error:
-            problems.append(("fix", str(error)))
-        if problems:
-            raise SettingProblems(problems)
+        web = urlsplit(self.webhook)
+        is_web = web.scheme in ("http", "https") and web.hostname
+        is_zone = self.tz is None or self.tz in available_timezones()
+        rate = self.false_alarms if isinstance(self.false_alarms, str) else "1 per day"
+        problems = [
+            ("nominal", "" if self.nominal.is_file() else f"{str(self.nominal)!r}: there is no such file."),
+            ("source", _problem(check_address, self.source)),
+            ("fix", _problem(read_fixes, self.fix)),
+            ("false_alarms", _problem(steps_between_alarms, rate, pd.Timedelta("1s"))),
+            ("until", "" if self.until in ("end", "alarm") else f"{self.until!r}; give 'end' or 'alarm'."),
+            (
+                "webhook",
+                "" if is_web or not self.webhook else f"{self.webhook!r} is no address; give 'http://host/path'.",
+            ),
+            ("tz", "" if is_zone else f"{self.tz!r} is no time zone; give its name, such as 'Europe/Berlin'."),
+        ]
+        if any(text for _, text in problems):
+            raise SettingProblems([(key, text) for key, text in problems if text])
 
     @property
     def is_named(self):
@@ -171,24 +195,13 @@ class AllSettings:
     publish: PublishSettings | None
     live: LiveSettings | None
 
-    def options(self, names, words):
-        """What the source is told beside its address."""
+    def options(self, names, words, name):
+        """What the source is told beside its address; a broker knows the watch by `name` if no other is given."""
         watch, source = self.watch, self.source
-        return SourceOptions(
-            user=source.user,
-            password=secret_of(source),
-            tls=source.tls,
-            version=source.version,
-            name=source.name,
-            table=source.table,
-            order=source.order,
-            time=source.time,
-            nodes=source.nodes,
-            units=() if isinstance(watch.units, str) else watch.units,
-            names=names,
-            words=tuple(words),
-            wait=watch.wait,
-        )
+        same = {each: getattr(source, each) for each in ("user", "tls", "version", "table", "order", "time", "nodes")}
+        units = () if isinstance(watch.units, str) else watch.units
+        about = {"units": units, "names": names, "words": tuple(words), "wait": watch.wait, "name": source.name or name}
+        return SourceOptions(**same, **about, password=secret_of(source))
 
 
 _SECTIONS = {
@@ -217,8 +230,7 @@ def read_settings(path):
     watch = section("watch", WatchSettings, page=folder / "watch.html", state=folder / "watch.state")
     source = section("source", SourceSettings) if "source" in everything else SourceSettings()
     others = {name: section(name, kind) if name in everything else None for name, kind in _SECTIONS.items()}
-    parts = [*others.values(), source]
-    for part in parts:
+    for part in (*others.values(), source):
         for what in ("password", "token"):
             try:
                 secret_of(part, what)
@@ -250,8 +262,30 @@ def secret_of(part, what="password"):
     return os.environ[name] if name else None
 
 
+def _problem(check, *given):
+    """What a check says of what was given; empty if nothing."""
+    try:
+        check(*given)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _host_and_port(text, usual):
+    """Host and port as they are written, "host:port"; ValueError where they are none."""
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname or parts.path:
+        raise ValueError(f"{text!r} has no host.")
+    return parts.hostname, parts.port or usual
+
+
+def _check_door(settings, key):
+    if _problem(lambda: settings.door):
+        raise SettingProblems([(key, f"{getattr(settings, key)!r} has no host and port; give 'host:port'.")])
+
+
 def _check_files(settings, *names):
-    missing = [(name, getattr(settings, name)) for name in names if getattr(settings, name) is not None]
-    problems = [(name, f"{str(path)!r}: there is no such file.") for name, path in missing if not path.is_file()]
+    given = ((name, getattr(settings, name)) for name in names)
+    problems = [(name, f"{str(path)!r}: there is no such file.") for name, path in given if path and not path.is_file()]
     if problems:
         raise SettingProblems(problems)

@@ -15,7 +15,9 @@ from urllib.parse import quote, urlsplit
 from ..._version import __version__
 from ...federation.atomic import make_folder, write_whole
 from ...optional import import_optional
+from ...streams.database import engine_of, first_line
 from .events import as_json
+from .loop import say
 
 _PATIENCE = 5.0  # seconds of a call
 _AGAIN, _LONGEST = 1.0, 60.0  # seconds until a call is tried again: twice as long each time, up to the second
@@ -70,16 +72,30 @@ def answers(url):
     return ""
 
 
+def say_away(name, why):
+    """Say that one who is to be told of incidents is away."""
+    say(f"The {name} does not answer now ({why}): incidents wait for it on disk.")
+
+
+def listens(host, port):
+    """Whether somebody listens at a host and port, in words; empty if so."""
+    try:
+        socket.create_connection((host, port), timeout=_PATIENCE).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
 def to_mail(settings, password):
     """Mail for each event."""
-    host, _, port = settings.server.partition(":")
+    host, port = settings.door
 
     def tell(event):
         message = EmailMessage()
         message["From"], message["To"] = settings.sender, ", ".join(settings.to)
         message["Subject"] = in_words(event)
         message.set_content(json.dumps(event, indent=2, allow_nan=False))
-        with smtplib.SMTP(host, int(port or 25), timeout=_PATIENCE) as server:
+        with smtplib.SMTP(host, port, timeout=_PATIENCE) as server:
             if settings.tls:
                 server.starttls()
             if settings.user is not None:
@@ -89,9 +105,8 @@ def to_mail(settings, password):
     return tell
 
 
-def to_syslog(settings):
+def to_syslog(settings, _=None):
     """A collector that gets each event in the Common Event Format, in a message of RFC 5424."""
-    host, _, port = settings.server.partition(":")
     kind = socket.SOCK_STREAM if settings.tcp else socket.SOCK_DGRAM
 
     def tell(event):
@@ -99,7 +114,7 @@ def to_syslog(settings):
         head = f"<{_FACILITY + level}>1 {event['detected']} {socket.gethostname()} skfedcausal - - - "
         with socket.socket(socket.AF_INET, kind) as wire:
             wire.settimeout(_PATIENCE)
-            wire.connect((host, int(port or 514)))
+            wire.connect(settings.door)
             wire.sendall((head + in_cef(event) + ("\n" if settings.tcp else "")).encode())
 
     return tell
@@ -124,10 +139,7 @@ def _value(text):
 def to_table(settings, password):
     """A table of a database with a row for each event."""
     sql = import_optional("sqlalchemy", "sql", "A table of incidents")
-    url = sql.engine.make_url(settings.url)
-    if settings.user or password:
-        url = url.set(username=settings.user or url.username, password=password)
-    engine = sql.create_engine(url, pool_pre_ping=True)
+    engine = engine_of(settings.url, settings.user, password)
     words = ("incident", "start", "detected", "end", "root", "kind", "document")
     columns = [sql.Column(name, sql.Text) for name in words]
     number = sql.Column("probability", sql.Float)
@@ -135,16 +147,24 @@ def to_table(settings, password):
         settings.name, sql.MetaData(), sql.Column("id", sql.String(80), primary_key=True), number, *columns
     )
 
-    def tell(event):
-        row = {name: str(event[name]) for name in words if event.get(name) is not None}
-        row |= {"id": event["id"], "probability": event["probability"], "document": as_json(event)}
+    def run(*statements):
         try:
             with engine.begin() as connection:
                 table.create(connection, checkfirst=True)
-                connection.execute(table.delete().where(table.c.id == event["id"]))
-                connection.execute(table.insert().values(row))
+                for statement in statements:
+                    connection.execute(statement)
         except sql.exc.SQLAlchemyError as error:
-            raise OSError(str(getattr(error, "orig", None) or error).partition("\n")[0]) from None
+            raise OSError(first_line(error)) from None
+
+    def tell(event):
+        row = {name: str(event[name]) for name in words if event.get(name) is not None}
+        row |= {"id": event["id"], "probability": event["probability"], "document": as_json(event)}
+        run(table.delete().where(table.c.id == event["id"]), table.insert().values(row))
+
+    try:
+        run()
+    except OSError as error:
+        say_away("table", error)
 
     return tell
 
@@ -152,25 +172,18 @@ def to_table(settings, password):
 def to_broker(settings, password):
     """A topic of a broker that gets each event as JSON."""
     publish = import_optional("paho.mqtt.publish", "mqtt", "To publish incidents")
-    parts = urlsplit(settings.url)
+    parts, (host, port) = urlsplit(settings.url), settings.door
     secure = parts.scheme == "mqtts"
     user = settings.user or parts.username
     about = {
-        "hostname": parts.hostname,
-        "port": parts.port or (8883 if secure else 1883),
+        "hostname": host,
+        "port": port,
         "auth": None if user is None else {"username": user, "password": password},
         "tls": {"ca_certs": None if settings.ca is None else str(settings.ca)} if secure else None,
     }
 
     def tell(event):
-        try:
-            publish.single(parts.path.lstrip("/"), as_json(event), qos=1, **about)
-        except ValueError as error:
-            raise OSError(str(error)) from None
-        except Exception as error:
-            if type(error).__module__.startswith("paho"):
-                raise OSError(str(error)) from None
-            raise
+        publish.single(parts.path.lstrip("/"), as_json(event), qos=1, **about)
 
     return tell
 
@@ -190,7 +203,7 @@ class Outbox:
     name : str
         Who is told, in words.
     tell : callable
-        Tells an event; OSError if that fails.
+        Tells an event; whatever it raises, it is asked again later.
     folder : Path
         Where events wait.
     """
@@ -237,17 +250,11 @@ class Outbox:
         return sorted(self._folder.glob("*.json")) if self._folder.is_dir() else []
 
     def _run(self):
-        pause = _AGAIN
+        wait, pause = _LONGEST, _AGAIN
         while True:
-            self._due.wait(_LONGEST)
+            self._due.wait(wait)
             self._due.clear()
-            while not self._all_told():
-                if self._closing.is_set():
-                    return
-                self._due.wait(pause)
-                self._due.clear()
-                pause = min(2 * pause, _LONGEST)
-            pause = _AGAIN
+            wait, pause = (_LONGEST, _AGAIN) if self._all_told() else (pause, min(2 * pause, _LONGEST))
             if self._closing.is_set():
                 return
 
