@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
+from reprlib import repr as short
 
 import numpy as np
 import pandas as pd
@@ -69,6 +70,40 @@ def checked(question):
         return question(*given, **settings)
 
     return asked
+
+
+def as_numbers(given, what):
+    """Finite numbers of an argument in an array.
+
+    Parameters
+    ----------
+    given : array-like
+        One number, or several.
+    what : str
+        Name of the argument.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If there are none, or any is not finite.
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import as_numbers
+    >>> as_numbers([1, 2.5], "doses").tolist()
+    [1.0, 2.5]
+    """
+    try:
+        numbers = np.asarray(given, dtype=float).ravel()
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if not (numbers.size and np.isfinite(numbers).all()):
+        raise ValueError(f"Got {what}={short(given)}; give a list of finite numbers.")
+    return numbers
 
 
 def weighted_mean(values, sample_weight):

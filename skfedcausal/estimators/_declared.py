@@ -19,7 +19,7 @@ import pandas as pd
 from ..callers import warn
 from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.clients import n_dimensions, unit_inputs
-from ..containers.layout import SEPARATOR, flat_name, input_mask, listed, split_flat_names
+from ..containers.layout import SEPARATOR, as_names, flat_name, input_mask, listed, split_flat_names
 from ..statespace.episodes import episodes
 
 _MOST = 20  # levels that an input may have; more are names, notes or numbers that were not read as such
@@ -76,9 +76,7 @@ class Declared:
 
 
 def _units(units):
-    if units is None:
-        return []
-    return [units] if isinstance(units, str) else list(units)
+    return [] if units is None else as_names(units, "input_columns")
 
 
 def _sender(units, column, names):
@@ -282,11 +280,11 @@ def _columns_beside(inputs, names, function):
     by_unit = list(inputs.items()) if isinstance(inputs, Mapping) else list(zip(names, inputs, strict=True))
     changed = []
     for unit, table in by_unit:
-        framed = None if table is None else _framed(table)
-        if framed is not None:
+        if table is not None and not isinstance(table, Mapping):  # which is no table, and refused as such
+            framed = _framed(table)
             flat = [_flat(unit, name) or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(_names(framed))]
-            framed = _replaced(framed, flat, function)
-        changed.append(framed)
+            table = _replaced(framed, flat, function)
+        changed.append(table)
     if isinstance(inputs, Mapping):
         return dict(zip(inputs, changed, strict=True))
     return changed

@@ -28,15 +28,15 @@ from ._link_questions import LinkQuestions, undecidable_units, undecided, warn_u
 class PlantEstimator(LinkQuestions, BatchLearning):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
-    _needed: tuple[str, ...] = ("tests_links",)  # of a server
+    _needed: dict[str, bool] = {"tests_links": True}  # of a server, and what a server means that says nothing of it
     _acting: tuple[str, ...] = ("lag_transitions_",)  # attributes that hold what acts on the states
 
     def _new_server(self):
         server = super()._new_server()
-        if not all(getattr(server, name, True) for name in self._needed):
+        if not all(getattr(server, name, default) for name, default in self._needed.items()):
             raise ValueError(
-                f"{type(server).__name__} learns a plant for FederatedRCADetector, with no tests of links or "
-                f"effects of inputs as it is here; {type(self).__name__} needs a LikelihoodServer or a GradientServer."
+                f"{type(server).__name__} learns a plant without tests of links or effects of inputs as it is here; "
+                f"{type(self).__name__} needs a LikelihoodServer or a GradientServer."
             )
         if hasattr(server, "is_asked_for_links"):
             server.is_asked_for_links = True

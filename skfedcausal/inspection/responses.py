@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from ..arguments import as_numbers
 from ..containers.layout import listed
 from ..estimators._asked import AskedInputs
 from ..estimators._interventions import check_confidence, long_table, two_sided, unit_name
@@ -174,10 +175,9 @@ def frequency_response(
     """
     asked = fitted(est, AskedInputs, "frequency_response")
     mean, draws = _pair(asked, input, output, confidence)
-    if frequencies is None:
-        frequencies = np.geomspace(1e-3 * np.pi, np.pi, _FREQUENCIES)
-    frequencies = np.asarray(frequencies, dtype=float)
-    if frequencies.ndim != 1 or not ((frequencies >= 0) & (frequencies <= np.pi)).all():
+    usual = np.geomspace(1e-3 * np.pi, np.pi, _FREQUENCIES)
+    frequencies = usual if frequencies is None else as_numbers(frequencies, "frequencies")
+    if (frequencies < 0).any() or (frequencies > np.pi).any():
         raise ValueError("Give `frequencies` as a list of radians per step from 0 to pi.")
     turn = np.exp(-1j * np.outer(np.arange(len(mean)), frequencies))
     G, drawn = mean @ turn, draws @ turn
@@ -242,7 +242,7 @@ def dose_response(
     asked_of(est, AskedInputs, "dose_response")
     how: dict[str, Any] = {"inputs": inputs, "lengths": lengths, "loops": loops, "confidence": confidence}
     how |= {"margin": 0.0, "question": "would"}
-    values = np.asarray(doses)
+    values = np.asarray(doses, dtype=object)  # words among them are levels
     if values.ndim != 1 or not len(values):
         raise ValueError(f"Got doses of shape {values.shape}; give a list of values of input {input!r}.")
     parts = []

@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.optimize import Bounds, lsq_linear, minimize
 
 from ..callers import warn
-from ..containers.layout import listed
+from ..containers.layout import as_names, listed
 from ..estimators._input_effects import recorded_inputs
 from ..estimators._interventions import long_table, two_sided
 from ..server.forecasts import forecast_covariances
@@ -117,7 +117,7 @@ def wished(spec, target, inputs, bounds, by, rates, hold):
 def allowed_inputs(spec, inputs, bounds, rates):
     """The :class:`AllowedInputs` that the user describes, or an error that says what is wrong with them."""
     known = spec.written
-    inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+    inputs = tuple(as_names(inputs, "inputs"))
     if not inputs or len(set(inputs)) < len(inputs):
         raise ValueError(f"Got inputs {listed(inputs)}; name one or more inputs, each once.")
     at = [spec.position_to_move(name) for name in inputs]

@@ -15,6 +15,7 @@ References
 """
 
 from functools import lru_cache
+from numbers import Real
 
 import numpy as np
 from scipy.optimize import brentq
@@ -283,8 +284,8 @@ def _joint_losses(responses):
 
 
 def check_promise(epsilon, delta):
-    """Refuse pairs that no Gaussian noise can keep."""
-    if not epsilon > 0:
-        raise ValueError(f"epsilon={epsilon!r} must be positive.")
-    if not 0 < delta < 1:
+    """Refuse pairs that no Gaussian noise can keep; None promises nothing."""
+    if epsilon is not None and not (isinstance(epsilon, Real) and float(epsilon) > 0):
+        raise ValueError(f"epsilon={epsilon!r} must be a positive number.")
+    if delta is not None and not (isinstance(delta, Real) and 0 < float(delta) < 1):
         raise ValueError(f"delta={delta!r} must lie strictly between 0 and 1.")

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..given import ByUnit, Seed
 from ..parameters import Grouped
 from .accountant import PrivacyAccountant, Scope, check_scope
 from .calibration import mu_from_epsilon
@@ -125,12 +126,12 @@ class GaussianMechanism(Grouped, PrivacyMechanism):
     epsilon: float | None = None
     delta: float | None = None
     mu: float | None = None
-    clip_norm: Any = None
-    event_radius: Any = None
+    clip_norm: ByUnit = None
+    event_radius: ByUnit = None
     protects: str | Scope = "event"
     noise: NoiseOptions | None = None
     accountant: PrivacyAccountant | None = None
-    random_state: Any = None
+    random_state: Seed = None
 
     @property
     def scope(self) -> Scope:
@@ -190,11 +191,12 @@ def bounds_of(mechanism, name, Y):
     center = _columns(_of(mechanism.center, name, "center"), Y.shape[1], name, "center")
     scale = _columns(_of(mechanism.scale, name, "scale"), Y.shape[1], name, "scale")
     public = mechanism.clip_norm is not None
-    clip = _of(mechanism.clip_norm, name, "clip_norm")
-    if not public:
+    if public:
+        clip = _norm(mechanism.clip_norm, name, "clip_norm")
+    else:
         clip = max(float(norms(Y, center, scale).max(initial=0.0)), np.finfo(float).tiny)
     widest = 2.0 * clip if mechanism.scope.relation == "replace" else clip
-    radius = widest if mechanism.event_radius is None else _of(mechanism.event_radius, name, "event_radius")
+    radius = widest if mechanism.event_radius is None else _norm(mechanism.event_radius, name, "event_radius")
     return Bounds(center, scale, clip, min(radius, widest), public)
 
 
@@ -205,6 +207,14 @@ def _of(value, name, parameter):
     if name not in value:
         raise ValueError(f"`{parameter}` names {sorted(value)} but not the unit {name!r}; give one value per unit.")
     return value[name]
+
+
+def _norm(value, name, parameter):
+    """A length in the space of a unit's measurements."""
+    value = _of(value, name, parameter)
+    if not isinstance(value, Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"Got `{parameter}` {value!r} for unit {name!r}; give a number above zero.")
+    return float(value)
 
 
 def _columns(value, n_columns, name, parameter):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..given import Seed
 from .accountant import Charge, PrivacyAccountant, Scope
 from .errors import warn_seeded, warn_weak_epsilon
 from .mechanism import Plan, PrivacyMechanism
@@ -76,7 +77,7 @@ class RandomizedResponse(PrivacyMechanism):
     epsilon: float | None = None
     unit: str = "flag pair"
     accountant: PrivacyAccountant | None = None
-    random_state: Any = None
+    random_state: Seed = None
 
     place, channel, law, _per_row = "flags", "flag", "randomized response", "event"
     responses = "4-ary randomised responses"
