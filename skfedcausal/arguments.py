@@ -72,6 +72,51 @@ def checked(question):
     return asked
 
 
+def check_confidence(confidence):
+    """Refuse a confidence of intervals and bands that is none.
+
+    Parameters
+    ----------
+    confidence : object
+
+    Raises
+    ------
+    ValueError
+        If it is no number between 0 and 1.
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import check_confidence
+    >>> check_confidence(0.9)
+    """
+    if not (isinstance(confidence, float | np.floating) and 0 < confidence < 1):
+        raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1, such as 0.9.")
+
+
+def check_number(number, name, least=1):
+    """Refuse a number of things that is none.
+
+    Parameters
+    ----------
+    number : object
+    name : str
+        Of the argument.
+    least : int, default=1
+
+    Raises
+    ------
+    ValueError
+        If it is no whole number, or too small.
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import check_number
+    >>> check_number(3, "n_resamples")
+    """
+    if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+        raise ValueError(f"Got {name}={number!r}; give a whole number, at least {least}.")
+
+
 def as_numbers(given, what):
     """Finite numbers of an argument in an array.
 
@@ -132,12 +177,8 @@ def weighted_mean(values, sample_weight):
     """
     if sample_weight is None:
         return float(values.mean())
-    try:
-        weights = np.asarray(sample_weight, dtype=float)
-        is_fine = weights.shape == values.shape and bool((weights >= 0).all() and 0 < weights.sum() < np.inf)
-    except (TypeError, ValueError):
-        is_fine = False
-    if not is_fine:
+    weights = as_numbers(sample_weight, "sample_weight")
+    if weights.shape != values.shape or (weights < 0).any() or not 0 < weights.sum() < np.inf:
         raise ValueError(
             f"Got `sample_weight` of type {type(sample_weight).__name__}; give one finite number for each of "
             f"{len(values)} rows, none below zero and not all zero."

@@ -43,7 +43,6 @@ Lengths = Sequence[int] | np.ndarray | None
 Setting = float | str | Sequence[Any] | np.ndarray | pd.Series | Mapping[str, Any]  # of inputs, one or row by row
 Unit = str | int | np.integer
 Client = Fitted | Filtered
-Clients = Client | Sequence[Client] | Mapping[Any, Client] | None  # of all units, or one of each
 Seed = int | np.integer | np.random.RandomState | None
 ByUnit = float | Mapping[str, float] | None
 Columns = Sequence[Any] | Mapping[Any, Any] | np.ndarray | pd.Index | pd.Series | Callable[..., Any]

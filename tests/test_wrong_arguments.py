@@ -78,7 +78,7 @@ def test_what_was_scaled_with_other_columns_is_not_scaled_back():
 
 @pytest.mark.parametrize("delta", ["auto", 0.0, 2, [1e-5]])
 def test_an_account_has_a_delta_between_zero_and_one(delta):
-    with pytest.raises(ValueError, match="delta=.* must lie strictly between 0 and 1"):
+    with pytest.raises(ValueError, match=r"delta=.* must lie strictly between 0 and 1"):
         PrivacyAccountant(delta=delta)
     with pytest.raises(ValueError, match="must be a positive number"):
         PrivacyAccountant(epsilon="much", delta=1e-5)

@@ -317,6 +317,13 @@ def as_names(given, what):
     return names
 
 
+def refuse_unknown(names, known, says, those="known are", error=ValueError):
+    """Refuse names that are not among known ones, with words before these and before those."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise error(f"{says} {listed(unknown)}; {those} {listed(list(known))}.")
+
+
 def listed(items, limit=12, *, quoted=True):
     """Text of a list for an error message, cut after `limit` items."""
     items = [repr(str(item)) if quoted and isinstance(item, str) else str(item) for item in items]

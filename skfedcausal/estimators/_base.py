@@ -1,6 +1,6 @@
 """What the three estimators share: parameters, containers in, units asked over an exchange, tables out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
@@ -40,7 +40,7 @@ from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnitWarning
 from ..federation.transport import InProcessTransport, Transport
-from ..given import Clients, Columns, Dialogue, Fitted, Inputs, Lengths, Record, Seed
+from ..given import Client, Columns, Dialogue, Fitted, Inputs, Lengths, Record, Seed
 from ..message.requests import SensorsAsStates
 from ..message.states import StateMessage
 from ..parameters import Grouped, place_of
@@ -105,7 +105,7 @@ class FederatedEstimator(
 ):
     """Base of the federated estimators; use a subclass."""
 
-    client: Clients = None
+    client: Client | Sequence[Client] | Mapping[Any, Client] | None = None
     _: KW_ONLY
     client_labels: Columns | str = "from_columns"
     augmenter: Fitted | None = None

@@ -19,7 +19,7 @@ import pandas as pd
 from ..callers import warn
 from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.clients import n_dimensions, unit_inputs
-from ..containers.layout import SEPARATOR, as_names, flat_name, input_mask, listed, split_flat_names
+from ..containers.layout import SEPARATOR, as_names, flat_name, input_mask, listed, refuse_unknown, split_flat_names
 from ..statespace.episodes import episodes
 
 _MOST = 20  # levels that an input may have; more are names, notes or numbers that were not read as such
@@ -90,9 +90,7 @@ def _sender(units, column, names):
 
 
 def _check_units(units, names, what):
-    unknown = [unit for unit in units if unit not in names]
-    if unknown:
-        raise ValueError(f"Input {what!r} is said to act on {listed(unknown)}; units are {listed(names)}.")
+    refuse_unknown(units, names, f"Input {what!r} is said to act on", "units are")
 
 
 def merged_inputs(inputs):

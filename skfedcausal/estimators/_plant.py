@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from ..arguments import weighted_mean
+from ..arguments import check_confidence, weighted_mean
 from ..beside import beside
 from ..callers import warn
 from ..given import Inputs, Lengths, Record
@@ -21,7 +21,7 @@ from ..server.forecasts import begin_of, counted_steps, forecast_covariances
 from ..server.straight import expected_states
 from ._asked import AskedPlant
 from ._batches import BatchLearning
-from ._interventions import check_confidence, two_sided
+from ._interventions import two_sided
 from ._link_questions import LinkQuestions, undecidable_units, undecided, warn_undecidable
 
 

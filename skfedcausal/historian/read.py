@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..containers.layout import SEPARATOR, check_unit_names, listed
+from ..containers.layout import SEPARATOR, check_unit_names, listed, refuse_unknown
 from .dialect import Dialect
 from .forms import bad_marks, ordered, tag_series
 
@@ -121,9 +121,8 @@ def read_historian(
     units = [str(unit) for unit in exports]
     check_unit_names(units)
     for option, value in (("tz", tz), ("clock", clock)):
-        if isinstance(value, Mapping) and not set(value) <= set(units):
-            unknown = listed(sorted(set(value) - set(units)))
-            raise ValueError(f"`{option}` names {unknown}, the units are {listed(units)}.")
+        if isinstance(value, Mapping):
+            refuse_unknown(value, units, f"`{option}` names", "the units are")
     marks = bad_marks(bad_values)
     series: dict[str, pd.Series] = {}
     for unit, export in zip(units, exports.values(), strict=True):

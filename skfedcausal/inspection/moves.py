@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import check_confidence
 from ..estimators._asked import AskedInputs
-from ..estimators._interventions import check_confidence
 from ..given import Inputs, Lengths, Record
 from ._asked import fitted
 from .designs import designed_experiment

@@ -98,7 +98,7 @@ def privacy_curve(
         )
     epsilons = np.sort(as_numbers(epsilons, "epsilons"))
     if epsilons[0] <= 0 or n_draws < 1:
-        raise ValueError(f"Got epsilons={epsilons.tolist()} and n_draws={n_draws}; give positive ones.")
+        raise ValueError(f"Got epsilons={epsilons.tolist()} and n_draws={n_draws}; give numbers that are all positive.")
     seeds = check_random_state(random_state).randint(2**31 - 1, size=(len(epsilons), n_draws))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what noise does to a fit is what the table is for

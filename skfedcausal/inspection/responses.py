@@ -1,16 +1,16 @@
 """What inputs do to sensors: over time, over frequency, over doses, and how sure that is."""
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ..arguments import as_numbers
-from ..containers.layout import listed
+from ..arguments import as_numbers, check_confidence, check_number
+from ..containers.layout import refuse_unknown
 from ..estimators._asked import AskedInputs
-from ..estimators._interventions import check_confidence, long_table, two_sided, unit_name
+from ..estimators._interventions import long_table, two_sided, unit_name
 from ..given import Inputs, Lengths, Record, Setting, Unit
 from ..message.requests import AggregateRequest, Measurements
 from ..message.states import EffectReply
@@ -389,12 +389,10 @@ def _pair(asked, input, output, confidence, n_steps=None):
     check_confidence(confidence)
     effects = asked.effects()
     n_steps = _length(effects.server) if n_steps is None else n_steps
-    if isinstance(n_steps, bool) or not isinstance(n_steps, Integral) or n_steps < 1:
-        raise ValueError(f"Got n_steps={n_steps!r}; give a number of rows of at least 1.")
+    check_number(n_steps, "n_steps")
     found, names, columns = _learned_impulses(effects, asked, int(n_steps))
     for what, name, known in (("input", input, names), ("sensor", output, list(columns))):
-        if name not in known:
-            raise ValueError(f"Got unknown {what} {name!r}; known are {listed(known)}.")
+        refuse_unknown([name], known, f"Got unknown {what}")
     i, j = list(columns).index(output), names.index(input)
     return found.mean[i, :, j], found.mean[i, :, j] + found.draws[:, i, :, j]
 

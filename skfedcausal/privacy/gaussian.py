@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..arguments import as_numbers
 from ..given import ByUnit, Seed
 from ..parameters import Grouped
 from .accountant import PrivacyAccountant, Scope, check_scope
@@ -218,17 +219,12 @@ def _norm(value, name, parameter):
 
 
 def _columns(value, n_columns, name, parameter):
-    try:
-        value = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"Got `{parameter}` of type {type(value).__name__} for unit {name!r}; give one number or one per column."
-        ) from None
-    if value.ndim > 1 or value.size not in (1, n_columns):
+    numbers = as_numbers(value, f"`{parameter}` of unit {name!r}")
+    if np.ndim(value) > 1 or numbers.size not in (1, n_columns):
         raise ValueError(
-            f"`{parameter}` has shape {value.shape} for unit {name!r}, which has {n_columns} columns; give "
+            f"`{parameter}` has shape {np.shape(value)} for unit {name!r}, which has {n_columns} columns; give "
             "one number or one per column."
         )
-    if not np.isfinite(value).all() or (parameter == "scale" and (value <= 0).any()):
-        raise ValueError(f"`{parameter}` of unit {name!r} has values that are not finite or not allowed.")
-    return np.broadcast_to(value, n_columns)
+    if parameter == "scale" and (numbers <= 0).any():
+        raise ValueError(f"`scale` of unit {name!r} has values that are not above zero.")
+    return np.broadcast_to(numbers, n_columns)

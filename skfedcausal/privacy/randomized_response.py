@@ -271,24 +271,6 @@ def pair_frequencies(mechanism, received):
     return np.linalg.solve(mechanism.confusion.T, shares)
 
 
-def pair_posterior(mechanism, received, prior):
-    """Probability of each true pair given the received one, row by row.
-
-    Parameters
-    ----------
-    mechanism : RandomizedResponse
-    received : ndarray of bool of shape (n_samples, 2)
-    prior : array-like of shape (4,)
-        Shares of the true pairs.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, 4)
-    """
-    joint = np.asarray(prior, dtype=float) * mechanism.confusion[:, _codes(_pairs("received", received))].T
-    return joint / joint.sum(axis=1, keepdims=True)
-
-
 def _pairs(name, flags):
     flags = np.asarray(flags)
     if flags.ndim != 2 or flags.shape[1] != 2 or flags.dtype != bool:

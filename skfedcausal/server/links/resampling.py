@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
+from ...arguments import check_confidence, check_number
 from ...statespace.episodes import TransitionMoments, episodes, remove_episode_means
 from ...statespace.geweke import geweke_measures
 from ...statespace.inputs import input_term
@@ -19,7 +20,7 @@ from ..estimation.estimate import fitted_likelihood
 from ..estimation.scoring import Point, Scoring, ascend
 from ..estimation.search import search_structure
 from ..estimation.standardised import StandardisedPlant
-from .intervals import check_confidence, check_number, root_intervals
+from .intervals import root_intervals
 from .tables import named_pairs
 
 METHODS = ("blocks", "parametric")
