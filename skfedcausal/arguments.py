@@ -65,11 +65,35 @@ def checked(question):
     def asked(*given, **settings):
         for name, (place, kinds, words) in places.items():
             value = settings.get(name, given[place] if place < len(given) else None)
-            if value is not None and not isinstance(value, kinds):
+            if value is not None and (not isinstance(value, kinds) or isinstance(value, np.timedelta64)):
                 raise TypeError(f"Got `{name}` of type {type(value).__name__} in {question.__name__}; give {words}.")
         return question(*given, **settings)
 
     return asked
+
+
+def check_choice(name, value, choices):
+    """Refuse a word that is none of those to choose from.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    value : object
+    choices : sequence of str
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import check_choice
+    >>> check_choice("how", "last", ("last", "mean"))
+    """
+    if value not in choices:
+        *others, last = map(repr, choices)
+        raise ValueError(f"Got {name}={value!r}; choose {', '.join(others)} or {last}.")
 
 
 def check_confidence(confidence):

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.utils._set_output import _get_output_config
-from sklearn.utils.validation import _check_n_features, check_is_fitted
+from sklearn.utils.validation import _check_n_features
 
 from ..versioned import Versioned
 from .arrays import as_native, column_names, kinds, to_floats
@@ -131,7 +131,6 @@ class UnitScaler(Versioned, StandardScaler):
         return self._in_kind(self._inverse, X, copy)
 
     def _inverse(self, table, copy):
-        check_is_fitted(self)
         _check_n_features(self, table, reset=False)
         return super().inverse_transform(table, copy=copy)
 

@@ -64,33 +64,31 @@ class Declared:
         """Units that an input acts on beside the one that sends it, by the name of the input."""
         shared: dict[str, tuple] = {}
         for column, given in self.input_columns.items() if isinstance(self.input_columns, Mapping) else ():
-            units = _units(given)
-            _check_units(units, layout.names, column)
+            units = _units(given, layout.names, column)
             others = tuple(unit for unit in units if unit != layout.owner(column))
             shared |= {column: others} if others else {}
         for units, positions in self.moved:
-            _check_units(units, layout.names, units)
+            _units(list(units), layout.names, units)
             own = layout.inputs[layout.names.index(units[0])]
             shared |= {own[k]: tuple(units[1:]) for k in positions if len(units) > 1}
         return shared
 
 
-def _units(units):
-    return [] if units is None else as_names(units, "input_columns")
+def _units(given, names, what):
+    """Units that an input is said to act on, all of which are there."""
+    units = [] if given is None else as_names(given, "input_columns")
+    refuse_unknown(units, names, f"Input {what!r} is said to act on", "units are")
+    return units
 
 
 def _sender(units, column, names):
     """The unit that sends an input whose column names none of the plant."""
-    units = _units(units)
+    units = _units(units, names, column)
     if not units:
         raise ValueError(
             f"`input_columns` does not say on which units {column!r} acts; give their names, of {listed(names)}."
         )
     return units[0]
-
-
-def _check_units(units, names, what):
-    refuse_unknown(units, names, f"Input {what!r} is said to act on", "units are")
 
 
 def merged_inputs(inputs):

@@ -29,12 +29,6 @@ def unit_name(n, names):
     )
 
 
-def check_choice(name, value, choices):
-    """Refuse a word that is none of those to choose from."""
-    if value not in choices:
-        raise ValueError(f"Got {name}={value!r}; choose {' or '.join(repr(c) for c in choices)}.")
-
-
 def two_sided(confidence):
     """Standard deviations to either side that hold a Gaussian number with this probability."""
     return stats.norm.ppf((1 + confidence) / 2)

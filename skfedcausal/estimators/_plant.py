@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from ..arguments import check_confidence, weighted_mean
+from ..arguments import check_choice, check_confidence, weighted_mean
 from ..beside import beside
 from ..callers import warn
 from ..given import Inputs, Lengths, Record
@@ -116,8 +116,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         >>> FederatedGrangerEstimator().fit(X).predict(X, model="server").shape
         (2000, 16)
         """
-        if model not in ("augmented", "client", "server"):
-            raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
+        check_choice("model", model, ("augmented", "client", "server"))
         with self._asking(X, inputs, lengths) as units:
             if model == "server":
                 answers = units.mapped(self.server_.filter(units.messages()).predicted)

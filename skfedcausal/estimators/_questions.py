@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from ..arguments import check_number
+from ..arguments import check_choice, check_number
 from ..callers import warn
 from ..given import Inputs, Lengths, Record, Setting, Unit
 from ..message.requests import Measurements
 from ..transfer import TransferFunction
 from ._asked import AskedInputs
 from ._input_effects import InputEffects, counterfactual_tables
-from ._interventions import LOOPS, SAY_WHEN, check_choice, one_lag_realisation
+from ._interventions import LOOPS, SAY_WHEN, one_lag_realisation
 from ._learned import LearnedInputs
 from ._plant import PlantEstimator
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..arguments import check_choice
 from ..containers.layout import SEPARATOR, check_unit_names, listed, refuse_unknown
 from .dialect import Dialect
 from .forms import bad_marks, ordered, tag_series
@@ -116,8 +117,7 @@ def read_historian(
         raise TypeError(f"Got exports of type {type(exports).__name__}; give a dict: {_EXPORTS}. {one}")
     if not exports:
         raise ValueError(f"Got no exports; give at least one unit: {_EXPORTS}.")
-    if how not in ("last", "mean"):
-        raise ValueError(f"Got how={how!r}; choose 'last' or 'mean'.")
+    check_choice("how", how, ("last", "mean"))
     units = [str(unit) for unit in exports]
     check_unit_names(units)
     for option, value in (("tz", tz), ("clock", clock)):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ..arguments import check_number
+from ..arguments import check_choice, check_number
 from ..containers.layout import listed, refuse_unknown
 from ..server.disturbances import settled_covariance
 from ..server.experiments import LinkDesign, best_moves, random_rows_needed
@@ -85,8 +85,7 @@ def designed_experiment(effects, links, cause, effect, inputs, bounds, rows, kin
 
 def _check(names, cause, effect, rows, kind):
     refuse_unknown((cause, effect), names, "Got unknown unit")
-    if kind not in _KINDS:
-        raise ValueError(f"Got kind={kind!r}; choose 'state' or 'input'.")
+    check_choice("kind", kind, _KINDS)
     if cause == effect:
         raise ValueError(f"Got {cause!r} as cause and effect; a link has two units.")
     check_number(rows, "rows", 10)

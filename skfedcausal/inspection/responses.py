@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ..arguments import as_numbers, check_confidence, check_number
+from ..arguments import as_numbers, check_choice, check_confidence, check_number
 from ..containers.layout import refuse_unknown
 from ..estimators._asked import AskedInputs
 from ..estimators._interventions import long_table, two_sided, unit_name
@@ -375,8 +375,7 @@ def aggregate_counterfactual(est: "FederatedCounterfactualEstimator", unit: str 
 
 def _row_length(row_time, times):
     """From row to row in the unit that times are counted in, where it takes `row_time`, if that is known."""
-    if times not in ("rows", "seconds"):
-        raise ValueError(f"Got times={times!r}; choose 'rows' or 'seconds'.")
+    check_choice("times", times, ("rows", "seconds"))
     if times == "rows":
         return 1.0
     if row_time is None:

@@ -246,7 +246,7 @@ def response_losses(epsilon, n_categories, count):
 
     Tails below 1e-60 are left out.
     """
-    whole = np.exp(epsilon) + n_categories - 1
+    whole = np.exp(float(epsilon)) + n_categories - 1
     single = np.array([1.0, n_categories - 2, np.exp(epsilon)]) / whole  # loss -1, 0 and 1 times epsilon
     offset, weights = _convolution_power(single, count)
     losses = (np.arange(len(weights)) + offset) * epsilon
