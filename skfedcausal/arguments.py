@@ -17,7 +17,7 @@ _NAME = (str, Integral, tuple), "a name or a position"
 _KINDS = {
     **dict.fromkeys(("alpha", "threshold", "held_out", "scale", "margin"), _NUMBER),
     **dict.fromkeys(("confidence", "strength", "forget", "horizon"), ((Real, str), "a number")),  # words: see there
-    **dict.fromkeys(("n_frequencies", "n_resamples", "n_steps", "n_draws"), _COUNT),
+    **dict.fromkeys(("n_frequencies", "n_resamples", "n_steps", "n_draws", "n_jobs"), _COUNT),
     **dict.fromkeys(("conditional", "geweke", "return_std", "split", "undecided", "dry_run"), _FLAG),
     **dict.fromkeys(("model", "method", "loops", "sensors", "question", "times", "kind"), _WORD),
     **dict.fromkeys(("cause", "effect", "input", "output", "unit"), _NAME),

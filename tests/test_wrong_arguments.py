@@ -14,7 +14,15 @@ from skfedcausal import (
     UnitScaler,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.inspection import dose_response, experiment, frequency_response, privacy_curve, reach, rebaseline
+from skfedcausal.inspection import (
+    dose_response,
+    experiment,
+    frequency_response,
+    privacy_curve,
+    reach,
+    rebaseline,
+    stable_links,
+)
 
 X, TRUTH = make_granger_plant(2, links=[(0, 1)], n_inputs=1, input_links=[(0, 1)], n_samples=400, random_state=0)
 BOUNDS = {"unit0__u0": (-1.0, 1.0)}
@@ -54,6 +62,12 @@ def test_lists_of_numbers_hold_finite_numbers(given, effects):
     noised = FederatedGrangerEstimator(privacy=GaussianMechanism(**PRIVACY))
     with pytest.raises(ValueError, match=r"Got epsilons="):
         privacy_curve(noised, X, given)
+
+
+@pytest.mark.parametrize("n_jobs", ["all", [], 1.5])
+def test_a_number_of_jobs_is_whole(n_jobs, effects):
+    with pytest.raises(TypeError, match=r"Got `n_jobs` of type \w+ in stable_links; give a whole number"):
+        stable_links(effects, X, inputs=TRUTH.inputs, n_jobs=n_jobs)
 
 
 def test_doses_are_a_list_of_values(effects):

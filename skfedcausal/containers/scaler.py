@@ -132,7 +132,7 @@ class UnitScaler(Versioned, StandardScaler):
 
     def _inverse(self, table, copy):
         _check_n_features(self, table, reset=False)
-        return super().inverse_transform(table, copy=copy)
+        return super().inverse_transform(np.asarray(table) if isinstance(table, pd.DataFrame) else table, copy=copy)
 
     def _in_kind(self, change, X, copy):
         table = _table(X)
