@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
+from reprlib import repr as short
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ _NAME = (str, Integral, tuple), "a name or a position"
 _KINDS = {
     **dict.fromkeys(("alpha", "threshold", "held_out", "scale", "margin"), _NUMBER),
     **dict.fromkeys(("confidence", "strength", "forget", "horizon"), ((Real, str), "a number")),  # words: see there
-    **dict.fromkeys(("n_frequencies", "n_resamples", "n_steps", "n_draws"), _COUNT),
+    **dict.fromkeys(("n_frequencies", "n_resamples", "n_steps", "n_draws", "n_jobs"), _COUNT),
     **dict.fromkeys(("conditional", "geweke", "return_std", "split", "undecided", "dry_run"), _FLAG),
     **dict.fromkeys(("model", "method", "loops", "sensors", "question", "times", "kind"), _WORD),
     **dict.fromkeys(("cause", "effect", "input", "output", "unit"), _NAME),
@@ -64,11 +65,114 @@ def checked(question):
     def asked(*given, **settings):
         for name, (place, kinds, words) in places.items():
             value = settings.get(name, given[place] if place < len(given) else None)
-            if value is not None and not isinstance(value, kinds):
+            if value is not None and (not isinstance(value, kinds) or isinstance(value, np.timedelta64)):
                 raise TypeError(f"Got `{name}` of type {type(value).__name__} in {question.__name__}; give {words}.")
         return question(*given, **settings)
 
     return asked
+
+
+def check_choice(name, value, choices):
+    """Refuse a word that is none of those to choose from.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    value : object
+    choices : sequence of str
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import check_choice
+    >>> check_choice("how", "last", ("last", "mean"))
+    """
+    if value not in choices:
+        *others, last = map(repr, choices)
+        raise ValueError(f"Got {name}={value!r}; choose {', '.join(others)} or {last}.")
+
+
+def check_confidence(confidence):
+    """Refuse a confidence of intervals and bands that is none.
+
+    Parameters
+    ----------
+    confidence : object
+
+    Raises
+    ------
+    ValueError
+        If it is no number between 0 and 1.
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import check_confidence
+    >>> check_confidence(0.9)
+    """
+    if not (isinstance(confidence, float | np.floating) and 0 < confidence < 1):
+        raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1, such as 0.9.")
+
+
+def check_number(number, name, least=1):
+    """Refuse a number of things that is none.
+
+    Parameters
+    ----------
+    number : object
+    name : str
+        Of the argument.
+    least : int, default=1
+
+    Raises
+    ------
+    ValueError
+        If it is no whole number, or too small.
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import check_number
+    >>> check_number(3, "n_resamples")
+    """
+    if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+        raise ValueError(f"Got {name}={number!r}; give a whole number, at least {least}.")
+
+
+def as_numbers(given, what):
+    """Finite numbers of an argument in an array.
+
+    Parameters
+    ----------
+    given : array-like
+        One number, or several.
+    what : str
+        Name of the argument.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If there are none, or any is not finite.
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import as_numbers
+    >>> as_numbers([1, 2.5], "doses").tolist()
+    [1.0, 2.5]
+    """
+    try:
+        numbers = np.asarray(given, dtype=float).ravel()
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if not (numbers.size and np.isfinite(numbers).all()):
+        raise ValueError(f"Got {what}={short(given)}; give a list of finite numbers.")
+    return numbers
 
 
 def weighted_mean(values, sample_weight):
@@ -97,12 +201,8 @@ def weighted_mean(values, sample_weight):
     """
     if sample_weight is None:
         return float(values.mean())
-    try:
-        weights = np.asarray(sample_weight, dtype=float)
-        is_fine = weights.shape == values.shape and bool((weights >= 0).all() and 0 < weights.sum() < np.inf)
-    except (TypeError, ValueError):
-        is_fine = False
-    if not is_fine:
+    weights = as_numbers(sample_weight, "sample_weight")
+    if weights.shape != values.shape or (weights < 0).any() or not 0 < weights.sum() < np.inf:
         raise ValueError(
             f"Got `sample_weight` of type {type(sample_weight).__name__}; give one finite number for each of "
             f"{len(values)} rows, none below zero and not all zero."

@@ -1,6 +1,6 @@
 """What users give, as type checkers see it: records of a plant, inputs beside them, lengths of episodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,8 +19,30 @@ class HasEpisodes(Protocol):
     def to_episodes(self) -> list[pd.DataFrame]: ...
 
 
+class Fitted(Protocol):
+    """Parts that are fitted: augmenters, servers, and the models of most clients."""
+
+    def fit(self, *args: Any, **settings: Any) -> Any: ...
+
+
+class Dialogue(Protocol):
+    """Servers that speak with the units themselves."""
+
+    def dialogue(self, *args: Any, **settings: Any) -> Any: ...
+
+
+class Filtered(Protocol):
+    """Clients that are not fitted, as those whose functions are known."""
+
+    def filter_moments(self, *args: Any, **settings: Any) -> Any: ...
+
+
 Record = list[Any] | tuple[Any, ...] | Mapping[Any, Any] | pd.DataFrame | HasArray | HasEpisodes
 Inputs = list[Any] | tuple[Any, ...] | Mapping[Any, Any] | pd.DataFrame | HasArray | None
 Lengths = Sequence[int] | np.ndarray | None
 Setting = float | str | Sequence[Any] | np.ndarray | pd.Series | Mapping[str, Any]  # of inputs, one or row by row
 Unit = str | int | np.integer
+Client = Fitted | Filtered
+Seed = int | np.integer | np.random.RandomState | None
+ByUnit = float | Mapping[str, float] | None
+Columns = Sequence[Any] | Mapping[Any, Any] | np.ndarray | pd.Index | pd.Series | Callable[..., Any]

@@ -629,7 +629,7 @@ def test_clones_know_nothing(fitted):
 )
 def test_servers_of_the_detector_are_refused(estimator, server):
     name = type(server).__name__
-    with pytest.raises(ValueError, match=rf"{name} learns a plant for FederatedRCADetector|Got {name}\(\)"):
+    with pytest.raises(ValueError, match=rf"{name} learns a plant without .* effects of inputs"):
         estimator(server=server).fit(X)
 
 
@@ -638,7 +638,7 @@ def test_a_server_that_cannot_answer_is_refused():
         def dialogue(self, models):
             raise NotImplementedError
 
-    with pytest.raises(ValueError, match="'server' parameter"):
+    with pytest.raises(ValueError, match="Silent learns a plant without"):
         FederatedCounterfactualEstimator(server=Silent()).fit(X, inputs=INPUTS)
 
 

@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -155,7 +155,7 @@ class KalmanClient(HasBaseline, UnitClient):
     R: Any = None
     _: KW_ONLY
     identify: str = "cva-var"
-    n_states: int | str = "auto"
+    n_states: int | Literal["auto"] = "auto"
     gain: Any = None
     baseline: Baseline | None = None
     initial: Any = "stationary"

@@ -11,7 +11,7 @@ import pandas as pd
 from ..beside import beside
 from ..callers import warn
 from ..containers import check_lengths, constant_columns, episode_starts
-from ..containers.layout import SEPARATOR, listed
+from ..containers.layout import SEPARATOR, listed, refuse_unknown
 from ..containers.modes import mode_codes, mode_indicators, modes_in, warn_of_mode
 from ..message.clock import Clock
 from ..statespace.episodes import episodes
@@ -83,9 +83,7 @@ class SiteRecord:
         file = (_read_npy if is_array else _read_table)(settings, modes)
         columns, modes = file.columns, file.modes
         of_modes = () if settings.mode is None else (settings.mode,)
-        unknown = [column for column in (*settings.inputs, *of_modes) if column not in columns]
-        if unknown:
-            raise SettingsError(f"{path} has no column {listed(unknown)}; it has {listed(columns)}.")
+        refuse_unknown((*settings.inputs, *of_modes), columns, f"{path} has no column", "it has", SettingsError)
         codes = np.array(file.rows[:, columns.index(settings.mode)]) if of_modes else None
         if is_array and of_modes:
             modes, codes = _codes(settings.mode, codes, modes, path)
@@ -242,8 +240,7 @@ def _codes(column, values, modes, path):
 def _coded_table(settings, modes):
     """The file of a site with codes in place of its modes, which may be words, and the modes."""
     table = beside("cells_of")(settings.data, settings.bad)
-    if settings.mode not in table:
-        raise SettingsError(f"{settings.data} has no column {settings.mode!r}; it has {listed(map(str, table))}.")
+    refuse_unknown([settings.mode], table, f"{settings.data} has no column", "it has", SettingsError)
     modes, codes = _codes(settings.mode, table[settings.mode], modes, settings.data)
     return table.assign(**{settings.mode: codes}), modes
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ..containers.layout import listed
+from ..containers.layout import listed, refuse_unknown
 from ..estimators._interventions import EFFECT
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from ..estimators.input_model import InputModel
@@ -51,9 +51,7 @@ def add_question(reader, *, required):
 def asked_estimator(plant, options):
     """The estimator that the options describe, fitted to the record."""
     inputs = [name.strip() for name in options.inputs.split(",")]
-    unknown = [name for name in inputs if name not in plant.frame]
-    if unknown:
-        raise FileError(f"--inputs names {listed(unknown)}; the columns that move are {listed(plant.frame.columns)}.")
+    refuse_unknown(inputs, plant.frame.columns, "--inputs names", "the columns that move are", FileError)
     estimator = FederatedCounterfactualEstimator(
         server=server_of(options),
         input_columns=inputs,

@@ -36,7 +36,10 @@ def as_table(X):
     X = as_native(X)
     if isinstance(X, pd.Series):
         return X.to_frame()
-    X = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+    try:
+        X = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+    except ValueError:
+        raise ValueError("Got a table with rows of different length; give every row one value per column.") from None
     return X[:, None] if X.ndim == 1 else X
 
 

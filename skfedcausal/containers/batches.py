@@ -1,15 +1,15 @@
 """Records larger than memory, batch by batch: files of NumPy and Parquet, tables that are mapped from disk."""
 
 from collections.abc import Iterator, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..arguments import check_number
 from ..optional import import_optional
-from .layout import listed
+from .layout import refuse_unknown
 
 _PARQUET = (".parquet", ".pq")
 
@@ -56,8 +56,7 @@ def read_batches(
     >>> [batch.index.tolist() for batch in read_batches(record, 2, columns=["a__x", "b__x"])]
     [[0, 1], [2, 3], [4]]
     """
-    if isinstance(rows, bool) or not isinstance(rows, Integral) or rows < 1:
-        raise ValueError(f"Got rows={rows!r}; give the number of rows of a batch, at least 1.")
+    check_number(rows, "rows")
     number = start
     for part in _parts(source):
         for batch in _batches(part, int(rows), columns, time):
@@ -142,9 +141,7 @@ def _of_parquet(path, rows, columns, time):
     try:
         with parquet.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
             there = file.schema_arrow.names
-            unknown = [name for name in wanted or ([] if time is None else [time]) if name not in there]
-            if unknown:
-                raise ValueError(f"{path} has no column {listed(unknown)}; it has {listed(there)}.")
+            refuse_unknown(wanted or ([] if time is None else [time]), there, f"{path} has no column", "it has")
             for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
                 frame = batch.to_pandas(split_blocks=True, use_threads=False)  # columns stay where they are
                 if time is not None:

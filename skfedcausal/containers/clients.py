@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..callers import cut_by_scikit_learn, warn
+from ..given import Inputs, Lengths
 from .arrays import as_native, as_table, names_units
 from .layout import check_unit_names, listed
 from .rows import SHUFFLE, check_lengths, is_in_pieces
@@ -74,7 +75,7 @@ class ClientArrays:
     (2,)
     """
 
-    def __init__(self, clients, *, lengths=None):
+    def __init__(self, clients: Inputs, *, lengths: Lengths = None):
         clients = as_native(clients)
         if not isinstance(clients, (Mapping, list, tuple)) or len(clients) == 0:
             raise TypeError(f"Got {_kind(clients)}; give a list or dict with one array per unit.")
@@ -96,7 +97,7 @@ class ClientArrays:
         self.lengths = check_lengths(lengths, len(self))
         self.rows, self.n_whole = np.arange(len(self)), len(self)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.shape[0]
 
     def __repr__(self):
@@ -111,7 +112,7 @@ class ClientArrays:
             "give one table, stack_clients(clients)."
         )
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> "ClientArrays":
         """Some rows, by a slice, positions or truth values, in order of time."""
         key = key[0] if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis else key
         if isinstance(key, (str, tuple)):

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
+from reprlib import repr as short
 from typing import Any, Self
 
 
@@ -303,6 +304,24 @@ def check_unique(names, what):
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(f"Got duplicated name(s) {listed(twice)} among the {what}; give every one its own name.")
+
+
+def as_names(given, what):
+    """Names in a list, of one name or several that were given as `what`; others are refused."""
+    try:
+        names = [given] if isinstance(given, str) else list(given)
+    except TypeError:
+        names = [None]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"Got {what}={short(given)}; give a name, or a list of names.")
+    return names
+
+
+def refuse_unknown(names, known, says, those="known are", error=ValueError):
+    """Refuse names that are not among known ones, with words before these and before those."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise error(f"{says} {listed(unknown)}; {those} {listed(list(known))}.")
 
 
 def listed(items, limit=12, *, quoted=True):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from numbers import Integral
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -43,9 +44,14 @@ def check_lengths(lengths: Lengths, n_samples: int) -> tuple[int, ...]:
     """
     if lengths is None:
         return (n_samples,)
-    array = np.asarray(lengths)
+    try:
+        array = np.asarray(lengths)
+    except ValueError:  # lists of unequal length
+        array = np.empty(0)
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0 or array.min() < 1:
-        raise ValueError(f"Got {lengths=}; give one positive integer per episode, for example lengths=[{n_samples}].")
+        raise ValueError(
+            f"Got lengths={short(lengths)}; give one positive integer per episode, for example lengths=[{n_samples}]."
+        )
     if array.sum() != n_samples:
         raise ValueError(
             f"Got `lengths` that sum to {array.sum()} for {n_samples} rows; give the number of "

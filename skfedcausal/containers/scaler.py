@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.sparse import issparse
 from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import _check_n_features
 
 from ..versioned import Versioned
 from .arrays import as_native, column_names, kinds, to_floats
@@ -121,8 +122,17 @@ class UnitScaler(Versioned, StandardScaler):
         -------
         DataFrame or ndarray of shape (n_samples, n_features)
             Of the kind that came.
+
+        Raises
+        ------
+        ValueError
+            If there are more or fewer columns than in `fit`.
         """
-        return self._in_kind(super().inverse_transform, X, copy)
+        return self._in_kind(self._inverse, X, copy)
+
+    def _inverse(self, table, copy):
+        _check_n_features(self, table, reset=False)
+        return super().inverse_transform(np.asarray(table) if isinstance(table, pd.DataFrame) else table, copy=copy)
 
     def _in_kind(self, change, X, copy):
         table = _table(X)

@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 
+from ..arguments import check_choice
+
 _SWITCH = 3  # values of a switch: off, on, and in between
 
 
@@ -146,8 +148,7 @@ def prepare_records(
     unknown = [name for name in inputs if name not in data]
     if unknown:
         raise ValueError(f"Inputs {unknown} are not columns of the data.")
-    if discrete_inputs not in ("keep", "drop", "bits"):
-        raise ValueError(f"Got discrete_inputs={discrete_inputs!r}; choose 'keep', 'drop' or 'bits'.")
+    check_choice("discrete_inputs", discrete_inputs, ("keep", "drop", "bits"))
     dropped: dict[str, str] = {}
 
     def without(table, names, reason):

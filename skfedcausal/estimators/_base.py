@@ -1,6 +1,6 @@
 """What the three estimators share: parameters, containers in, units asked over an exchange, tables out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
@@ -40,7 +40,7 @@ from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnitWarning
 from ..federation.transport import InProcessTransport, Transport
-from ..given import Inputs, Lengths, Record
+from ..given import Client, Columns, Dialogue, Fitted, Inputs, Lengths, Record, Seed
 from ..message.requests import SensorsAsStates
 from ..message.states import StateMessage
 from ..parameters import Grouped, place_of
@@ -105,15 +105,15 @@ class FederatedEstimator(
 ):
     """Base of the federated estimators; use a subclass."""
 
-    client: Any = None
+    client: Client | Sequence[Client] | Mapping[Any, Client] | None = None
     _: KW_ONLY
-    client_labels: Any = "from_columns"
-    augmenter: Any = None
-    server: Any = None
-    privacy: Any = None
+    client_labels: Columns | str = "from_columns"
+    augmenter: Fitted | None = None
+    server: Fitted | Dialogue | None = None
+    privacy: PrivacyMechanism | None = None
     communication: Communication | None = None
     n_jobs: int | None = None
-    random_state: Any = None
+    random_state: Seed = None
     verbose: bool = False
 
     _parameter_constraints = {

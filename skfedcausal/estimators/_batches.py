@@ -8,7 +8,7 @@ import pandas as pd
 
 from ..callers import warn
 from ..client.units import client_templates, further_units, kept_states, new_units, without_silent
-from ..containers.layout import listed
+from ..containers.layout import as_names, listed, refuse_unknown
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger
 from ..given import Inputs, Lengths, Record
@@ -193,10 +193,8 @@ class BatchLearning(FederatedEstimator):
             raise ValueError("There are no batches yet: `renew` is for units of a plant learned with `partial_fit`.")
         if self._channel is not None:
             raise ValueError("The models of units at sites are theirs: a site identifies another one in a new run.")
-        units = [units] if isinstance(units, str) else list(units)
-        unknown = [name for name in units if name not in self.client_names_]
-        if unknown:
-            raise ValueError(f"There are no units {listed(unknown)}; the plant has {listed(self.client_names_)}.")
+        units = as_names(units, "units")
+        refuse_unknown(units, self.client_names_, "There are no units", "the plant has")
         self._renewed = tuple(units)
         return self
 

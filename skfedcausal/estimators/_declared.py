@@ -19,7 +19,7 @@ import pandas as pd
 from ..callers import warn
 from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.clients import n_dimensions, unit_inputs
-from ..containers.layout import SEPARATOR, flat_name, input_mask, listed, split_flat_names
+from ..containers.layout import SEPARATOR, as_names, flat_name, input_mask, listed, refuse_unknown, split_flat_names
 from ..statespace.episodes import episodes
 
 _MOST = 20  # levels that an input may have; more are names, notes or numbers that were not read as such
@@ -64,37 +64,31 @@ class Declared:
         """Units that an input acts on beside the one that sends it, by the name of the input."""
         shared: dict[str, tuple] = {}
         for column, given in self.input_columns.items() if isinstance(self.input_columns, Mapping) else ():
-            units = _units(given)
-            _check_units(units, layout.names, column)
+            units = _units(given, layout.names, column)
             others = tuple(unit for unit in units if unit != layout.owner(column))
             shared |= {column: others} if others else {}
         for units, positions in self.moved:
-            _check_units(units, layout.names, units)
+            _units(list(units), layout.names, units)
             own = layout.inputs[layout.names.index(units[0])]
             shared |= {own[k]: tuple(units[1:]) for k in positions if len(units) > 1}
         return shared
 
 
-def _units(units):
-    if units is None:
-        return []
-    return [units] if isinstance(units, str) else list(units)
+def _units(given, names, what):
+    """Units that an input is said to act on, all of which are there."""
+    units = [] if given is None else as_names(given, "input_columns")
+    refuse_unknown(units, names, f"Input {what!r} is said to act on", "units are")
+    return units
 
 
 def _sender(units, column, names):
     """The unit that sends an input whose column names none of the plant."""
-    units = _units(units)
+    units = _units(units, names, column)
     if not units:
         raise ValueError(
             f"`input_columns` does not say on which units {column!r} acts; give their names, of {listed(names)}."
         )
     return units[0]
-
-
-def _check_units(units, names, what):
-    unknown = [unit for unit in units if unit not in names]
-    if unknown:
-        raise ValueError(f"Input {what!r} is said to act on {listed(unknown)}; units are {listed(names)}.")
 
 
 def merged_inputs(inputs):
@@ -282,11 +276,11 @@ def _columns_beside(inputs, names, function):
     by_unit = list(inputs.items()) if isinstance(inputs, Mapping) else list(zip(names, inputs, strict=True))
     changed = []
     for unit, table in by_unit:
-        framed = None if table is None else _framed(table)
-        if framed is not None:
+        if table is not None and not isinstance(table, Mapping):  # which is no table, and refused as such
+            framed = _framed(table)
             flat = [_flat(unit, name) or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(_names(framed))]
-            framed = _replaced(framed, flat, function)
-        changed.append(framed)
+            table = _replaced(framed, flat, function)
+        changed.append(table)
     if isinstance(inputs, Mapping):
         return dict(zip(inputs, changed, strict=True))
     return changed

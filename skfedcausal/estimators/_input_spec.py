@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from ..callers import warn
-from ..containers.layout import SEPARATOR, listed
+from ..containers.layout import SEPARATOR, listed, refuse_unknown
 from ..containers.modes import is_called
 from ..containers.plant import row_by_row
 from ..server.lagged.timing import SAMPLED
@@ -162,11 +162,7 @@ def by_input(choice, names, what, allowed):
     else:
         owners = [name.split(SEPARATOR)[0] for name in names]
         units = list(dict.fromkeys(owners))
-        unknown = [key for key in choice if key not in (*names, *units)]
-        if unknown:
-            raise ValueError(
-                f"`{what}` names {listed(unknown)}; inputs are {listed(names)}, of the units {listed(units)}."
-            )
+        refuse_unknown(choice, (*names, *units), f"`{what}` names", "inputs and their units are")
         choices = [choice.get(name, choice.get(owner, allowed[0])) for name, owner in zip(names, owners, strict=True)]
     for name, one in zip(names, choices, strict=True):
         if not (isinstance(one, str) and one in allowed) and not (what == "basis" and callable(one)):

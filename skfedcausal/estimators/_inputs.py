@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..callers import warn
-from ..containers.layout import SEPARATOR, listed
+from ..containers.layout import SEPARATOR, listed, refuse_unknown
 from ..statespace.episodes import episodes
 from ._declared import ranges_of
 
@@ -92,8 +92,7 @@ class PlantInputs:
 
     def position(self, name):
         """Position of an input by its flat name."""
-        if name not in self.names:
-            raise ValueError(f"Got unknown input {name!r}; known inputs are {listed(self.names)}.")
+        refuse_unknown([name], self.names, "Got unknown input", "known inputs are")
         return self.names.index(name)
 
     def expand(self, columns):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..containers.layout import listed
+from ..containers.layout import listed, refuse_unknown
 
 EFFECT, NOTHING, CANNOT_TELL, NOT_YET = "effect", "no effect to be seen", "cannot tell", "not yet"
 NO_MOVE, SAY_WHEN = "there was no move", "cannot tell: say when it acts"
@@ -27,18 +27,6 @@ def unit_name(n, names):
     raise ValueError(
         f"Got unknown unit {n!r}; give a name or a position from 0 to {len(names) - 1}. Known are {listed(names)}."
     )
-
-
-def check_choice(name, value, choices):
-    """Refuse a word that is none of those to choose from."""
-    if value not in choices:
-        raise ValueError(f"Got {name}={value!r}; choose {' or '.join(repr(c) for c in choices)}.")
-
-
-def check_confidence(confidence):
-    """Refuse a confidence of bands that is none."""
-    if not (isinstance(confidence, float | np.floating) and 0 < confidence < 1):
-        raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1, such as 0.9.")
 
 
 def two_sided(confidence):
@@ -143,9 +131,8 @@ def limits_of(limits, columns, factual, stops):
     columns that stand at one, where an effect may be that of a valve that is not at its stop.
     """
     limits, (low, high) = limits or {}, stops
+    refuse_unknown(limits, columns, "`limits` names", "columns are")
     for name, pair in limits.items():
-        if name not in columns:
-            raise ValueError(f"`limits` names {name!r}; columns are {listed(columns)}.")
         edges = _as_numbers(pair, f"The limits of {name!r}")
         if edges.shape != (2,) or not edges[0] < edges[1]:
             raise ValueError(f"Got limits {pair!r} for {name!r}; give (low, high), the low one below the high one.")

@@ -11,7 +11,7 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from ..arguments import weighted_mean
+from ..arguments import check_choice, check_confidence, weighted_mean
 from ..beside import beside
 from ..callers import warn
 from ..given import Inputs, Lengths, Record
@@ -21,22 +21,22 @@ from ..server.forecasts import begin_of, counted_steps, forecast_covariances
 from ..server.straight import expected_states
 from ._asked import AskedPlant
 from ._batches import BatchLearning
-from ._interventions import check_confidence, two_sided
+from ._interventions import two_sided
 from ._link_questions import LinkQuestions, undecidable_units, undecided, warn_undecidable
 
 
 class PlantEstimator(LinkQuestions, BatchLearning):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
-    _needed: tuple[str, ...] = ("tests_links",)  # of a server
+    _needed: dict[str, bool] = {"tests_links": True}  # of a server, and what a server means that says nothing of it
     _acting: tuple[str, ...] = ("lag_transitions_",)  # attributes that hold what acts on the states
 
     def _new_server(self):
         server = super()._new_server()
-        if not all(getattr(server, name, True) for name in self._needed):
+        if not all(getattr(server, name, default) for name, default in self._needed.items()):
             raise ValueError(
-                f"{type(server).__name__} learns a plant for FederatedRCADetector, with no tests of links or "
-                f"effects of inputs as it is here; {type(self).__name__} needs a LikelihoodServer or a GradientServer."
+                f"{type(server).__name__} learns a plant without tests of links or effects of inputs as it is here; "
+                f"{type(self).__name__} needs a LikelihoodServer or a GradientServer."
             )
         if hasattr(server, "is_asked_for_links"):
             server.is_asked_for_links = True
@@ -116,8 +116,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         >>> FederatedGrangerEstimator().fit(X).predict(X, model="server").shape
         (2000, 16)
         """
-        if model not in ("augmented", "client", "server"):
-            raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
+        check_choice("model", model, ("augmented", "client", "server"))
         with self._asking(X, inputs, lengths) as units:
             if model == "server":
                 answers = units.mapped(self.server_.filter(units.messages()).predicted)

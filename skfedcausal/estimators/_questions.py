@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from ..arguments import check_choice, check_number
 from ..callers import warn
 from ..given import Inputs, Lengths, Record, Setting, Unit
 from ..message.requests import Measurements
 from ..transfer import TransferFunction
 from ._asked import AskedInputs
 from ._input_effects import InputEffects, counterfactual_tables
-from ._interventions import LOOPS, SAY_WHEN, check_choice, one_lag_realisation
+from ._interventions import LOOPS, SAY_WHEN, one_lag_realisation
 from ._learned import LearnedInputs
 from ._plant import PlantEstimator
 
@@ -140,8 +140,7 @@ class InputQuestions(LearnedInputs, PlantEstimator):
                 f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no standard "
                 "errors to return. Use LikelihoodServer for them."
             )
-        if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
-            raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
+        check_number(horizon, "horizon")
         answer = self._on_states if of == "state" else self._on_measurements
         tables = counterfactual_tables(self._effects, answer, n, u0, u1, int(horizon), loops, split)
         return tables if return_std else tables[0]

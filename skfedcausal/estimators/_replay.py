@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..arguments import check_choice, check_confidence
 from ..containers.layout import SEPARATOR, flat_name, listed
 from ..message.requests import Measurements
 from ..message.states import EffectReply
@@ -17,8 +18,6 @@ from ._input_effects import factual_measurements, recorded_inputs
 from ._interventions import (
     LOOPS,
     NO_MOVE,
-    check_choice,
-    check_confidence,
     in_doubt,
     limits_of,
     replaced_input,

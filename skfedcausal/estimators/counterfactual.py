@@ -7,12 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..containers.clients import opened
 from ..containers.layout import SEPARATOR, listed
-from ..given import Inputs, Lengths, Record
+from ..given import Columns, Inputs, Lengths, Record
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
 from ._base import explained
@@ -154,13 +154,12 @@ class FederatedCounterfactualEstimator(InputQuestions):
     (5, 16)
     """
 
-    input_columns: Any = None
+    input_columns: Columns | None = None
     sampled: str | Mapping = "auto"
     input_model: InputModel | None = None
 
     _parameter_constraints = {
         **InputQuestions._parameter_constraints,
-        "server": [HasMethods("effects"), None],
         "input_columns": ["array-like", callable, Mapping, None],
         "sampled": [StrOptions(set(SAMPLED)), Mapping],
         "input_model": [InputModel, None],
@@ -169,7 +168,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
     _renamed = {"missing_inputs": "FederatedCounterfactualEstimator(input_model=InputModel(missing=...))"}
 
     _has_inputs = True
-    _needed = ("tests_links", "answers_effects")
+    _needed = {"tests_links": True, "answers_effects": True, "effects": False}
     _acting = ("lag_transitions_", "lag_inputs_", "input_at_once_")
 
     # -- fitting ---------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import secrets
 import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Self, overload
@@ -22,7 +22,7 @@ from ..client.units import randomised_flags, units_alone
 from ..containers.clients import opened
 from ..containers.layout import listed
 from ..containers.rows import at_one_level, position, sampling_period
-from ..given import Inputs, Lengths, Record
+from ..given import Columns, Inputs, Lengths, Record
 from ..message.requests import Acknowledgement
 from ..message.watching import FlagsRequest
 from ..parameters import group_of
@@ -180,7 +180,8 @@ class FederatedRCADetector(WatchingDetector):
 
     evidence: Evidence | str = "innovations"
     false_alarm_rate: float | str = 1e-3
-    input_columns: Any = None
+    input_columns: Columns | None = None
+    privacy: PrivacyMechanism | Sequence[PrivacyMechanism] | None = None  # type: ignore[assignment]
     baseline: Baseline | None = None
     sampled: str | Mapping = "auto"
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ..arguments import check_choice
 from ..beside import beside
 from ..containers.layout import listed
 from ._interventions import (
@@ -14,7 +15,6 @@ from ._interventions import (
     NOT_YET,
     NOTHING,
     SAY_WHEN,
-    check_choice,
     two_sided,
     window_rows,
 )

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from scipy import linalg
 
-from ..containers.layout import SEPARATOR, listed
+from ..containers.layout import SEPARATOR, listed, refuse_unknown
 from ..statespace.episodes import episodes
 
 _LAGS = 4  # rows of the past that news are news beside
@@ -125,9 +125,7 @@ def learned_relay(X, level, response, inputs=()):
     >>> bool(abs(found.on - 3) < 0.1 and abs(found.off - 5) < 0.1)
     True
     """
-    unknown = [name for name in (level, response, *inputs) if name not in X]
-    if unknown:
-        raise ValueError(f"Got no column {unknown[0]!r}; the record has {listed(list(X.columns))}.")
+    refuse_unknown((level, response, *inputs), X.columns, "Got no column", "the record has")
     values = X.to_numpy(dtype=float)
     if not np.isfinite(values).all() or len(X) < 2 * _STRETCHES * _LAGS * (values.shape[1] + 1):
         raise ValueError(

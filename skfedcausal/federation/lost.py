@@ -6,6 +6,8 @@ from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, Literal
 
+from ..arguments import check_choice, check_number
+
 
 class ClientError(RuntimeError):
     """A client did not answer, or not as it should have, and the fit cannot do without it."""
@@ -72,10 +74,8 @@ class LostUnits:
             raise ValueError(f"quorum={self.quorum!r}; give a number of units, or a share above 0 and up to 1.")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"timeout={self.timeout!r}; give seconds above 0, or None.")
-        if self.stale not in ("hold", "skip"):
-            raise ValueError(f"stale={self.stale!r}; choose 'hold' or 'skip'.")
-        if not isinstance(self.max_states, Integral) or isinstance(self.max_states, bool) or self.max_states < 1:
-            raise ValueError(f"max_states={self.max_states!r}; give a number of states of at least 1.")
+        check_choice("stale", self.stale, ("hold", "skip"))
+        check_number(self.max_states, "max_states")
         if not isinstance(self.max_seconds, Real) or not self.max_seconds > 0:
             raise ValueError(f"max_seconds={self.max_seconds!r}; give seconds above 0.")
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..containers.layout import SEPARATOR, check_unit_names, listed
+from ..arguments import check_choice
+from ..containers.layout import SEPARATOR, check_unit_names, listed, refuse_unknown
 from .archive import held_at
 from .dialect import Dialect
 from .forms import bad_marks, ordered, tag_series
@@ -117,14 +118,12 @@ def read_historian(
         raise TypeError(f"Got exports of type {type(exports).__name__}; give a dict: {_EXPORTS}. {one}")
     if not exports:
         raise ValueError(f"Got no exports; give at least one unit: {_EXPORTS}.")
-    if how not in ("last", "mean"):
-        raise ValueError(f"Got how={how!r}; choose 'last' or 'mean'.")
+    check_choice("how", how, ("last", "mean"))
     units = [str(unit) for unit in exports]
     check_unit_names(units)
     for option, value in (("tz", tz), ("clock", clock)):
-        if isinstance(value, Mapping) and not set(value) <= set(units):
-            unknown = listed(sorted(set(value) - set(units)))
-            raise ValueError(f"`{option}` names {unknown}, the units are {listed(units)}.")
+        if isinstance(value, Mapping):
+            refuse_unknown(value, units, f"`{option}` names", "the units are")
     marks = bad_marks(bad_values)
     series: dict[str, pd.Series] = {}
     for unit, export in zip(units, exports.values(), strict=True):

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 import pandas as pd
 
-from ..containers.layout import listed
+from ..arguments import check_choice, check_number
+from ..containers.layout import listed, refuse_unknown
 from ..server.disturbances import settled_covariance
 from ..server.experiments import LinkDesign, best_moves, random_rows_needed
 from ..server.planning import state_responses
@@ -84,24 +84,18 @@ def designed_experiment(effects, links, cause, effect, inputs, bounds, rows, kin
 
 
 def _check(names, cause, effect, rows, kind):
-    for name in (cause, effect):
-        if name not in names:
-            raise ValueError(f"Got unknown unit {name!r}; known are {listed(names)}.")
-    if kind not in _KINDS:
-        raise ValueError(f"Got kind={kind!r}; choose 'state' or 'input'.")
+    refuse_unknown((cause, effect), names, "Got unknown unit")
+    check_choice("kind", kind, _KINDS)
     if cause == effect:
         raise ValueError(f"Got {cause!r} as cause and effect; a link has two units.")
-    if isinstance(rows, bool) or not isinstance(rows, Integral) or rows < 10:
-        raise ValueError(f"Got rows={rows!r}; give a number of rows of at least 10.")
+    check_number(rows, "rows", 10)
 
 
 def _standing(inputs, now):
     """Where inputs stand, NaN for those of which nothing is said."""
     if not isinstance(now, Mapping):
         raise ValueError(f"Got now={now!r}; give a dict from input to its present value.")
-    unknown = sorted(set(now) - set(inputs))
-    if unknown:
-        raise ValueError(f"`now` names {listed(unknown)}, which are not among `inputs`.")
+    refuse_unknown(now, inputs, "`now` names", "`inputs` are")
     return np.array([finite(now[name], f"The present value of {name!r}") if name in now else np.nan for name in inputs])
 
 

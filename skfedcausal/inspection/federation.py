@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from ..arguments import check_choice
 from ..client.pooled import PooledTransport
 from ..estimators._asked import AskedPlant
 from ..federation.communication import Communication
@@ -81,8 +82,7 @@ def benefit(
     >>> benefit(est, X).loc["unit2", "neighbour"]
     'unit0'
     """
-    if by not in ("unit", "pair"):
-        raise ValueError(f"by={by!r}; choose 'unit' or 'pair'.")
+    check_choice("by", by, ("unit", "pair"))
     server, asked = answering(est, "benefit", "test_links"), est.asked_
     with asked.about(X, inputs, lengths) as units:
         found = answers.benefit(server, units.messages(), held_out=held_out)

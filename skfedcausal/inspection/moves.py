@@ -1,10 +1,10 @@
 """Moves of inputs: schedules that bring sensors to targets, and experiments that decide links."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..arguments import check_confidence
 from ..estimators._asked import AskedInputs
-from ..estimators._interventions import check_confidence
 from ..given import Inputs, Lengths, Record
 from ._asked import fitted
 from .designs import designed_experiment
@@ -20,7 +20,7 @@ def reach(
     est: "FederatedCounterfactualEstimator",
     target: Any,
     *,
-    inputs: Inputs,
+    inputs: str | Sequence[str],
     bounds: Mapping[str, Any],
     by: int,
     rates: Mapping[str, Any] | None = None,
@@ -38,7 +38,7 @@ def reach(
         Fitted.
     target : dict of str to float
         Value by sensor, ``unit__sensor``, of any units.
-    inputs : list of str
+    inputs : str or list of str
         Inputs that may move, ``unit__input``; all others stay as they are in the last row of X.
     bounds : dict of str to (float, float)
         Low and high end of every one of them, which hold its present value.
@@ -108,7 +108,7 @@ def experiment(
     cause: str,
     effect: str,
     *,
-    inputs: Inputs,
+    inputs: str | Sequence[str],
     bounds: Mapping[str, Any],
     rows: Any,
     kind: str = "state",
@@ -123,7 +123,7 @@ def experiment(
         Fitted.
     cause, effect : str
         Units of the link that is to be decided.
-    inputs : list of str
+    inputs : str or list of str
         Inputs that may move, ``unit__input``.
     bounds : dict of str to (float, float)
         Low and high end of every one of them.

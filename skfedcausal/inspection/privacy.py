@@ -10,6 +10,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from ..arguments import as_numbers
 from ..callers import warn
 from ..estimators._asked import AskedPlant
 from ..given import Inputs, Lengths, Record
@@ -88,16 +89,16 @@ def privacy_curve(
     """
     asked_of(est, AskedPlant, "privacy_curve")
     record = {"X": X, "inputs": inputs, "lengths": lengths}
-    mechanism = est.privacy
+    mechanism: Any = est.privacy
     stated = isinstance(mechanism, PrivacyMechanism) and mechanism.place == "record"
     if not stated or mechanism.delta is None or mechanism.clip_norm is None:
         raise ValueError(
             "privacy_curve varies the epsilon of noise on the record: give a GaussianMechanism with its delta, "
             "clip_norm and event_radius as `privacy`."
         )
-    epsilons = np.sort(np.asarray(epsilons, dtype=float).ravel())
-    if len(epsilons) == 0 or not (epsilons > 0).all():
-        raise ValueError(f"epsilons={epsilons.tolist()}; give at least one, all positive.")
+    epsilons = np.sort(as_numbers(epsilons, "epsilons"))
+    if epsilons[0] <= 0 or n_draws < 1:
+        raise ValueError(f"Got epsilons={epsilons.tolist()} and n_draws={n_draws}; give numbers that are all positive.")
     seeds = check_random_state(random_state).randint(2**31 - 1, size=(len(epsilons), n_draws))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what noise does to a fit is what the table is for

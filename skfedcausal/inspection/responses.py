@@ -1,15 +1,16 @@
 """What inputs do to sensors: over time, over frequency, over doses, and how sure that is."""
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ..containers.layout import listed
+from ..arguments import as_numbers, check_choice, check_confidence, check_number
+from ..containers.layout import refuse_unknown
 from ..estimators._asked import AskedInputs
-from ..estimators._interventions import check_confidence, long_table, two_sided, unit_name
+from ..estimators._interventions import long_table, two_sided, unit_name
 from ..given import Inputs, Lengths, Record, Setting, Unit
 from ..message.requests import AggregateRequest, Measurements
 from ..message.states import EffectReply
@@ -174,10 +175,9 @@ def frequency_response(
     """
     asked = fitted(est, AskedInputs, "frequency_response")
     mean, draws = _pair(asked, input, output, confidence)
-    if frequencies is None:
-        frequencies = np.geomspace(1e-3 * np.pi, np.pi, _FREQUENCIES)
-    frequencies = np.asarray(frequencies, dtype=float)
-    if frequencies.ndim != 1 or not ((frequencies >= 0) & (frequencies <= np.pi)).all():
+    usual = np.geomspace(1e-3 * np.pi, np.pi, _FREQUENCIES)
+    frequencies = usual if frequencies is None else as_numbers(frequencies, "frequencies")
+    if (frequencies < 0).any() or (frequencies > np.pi).any():
         raise ValueError("Give `frequencies` as a list of radians per step from 0 to pi.")
     turn = np.exp(-1j * np.outer(np.arange(len(mean)), frequencies))
     G, drawn = mean @ turn, draws @ turn
@@ -242,7 +242,7 @@ def dose_response(
     asked_of(est, AskedInputs, "dose_response")
     how: dict[str, Any] = {"inputs": inputs, "lengths": lengths, "loops": loops, "confidence": confidence}
     how |= {"margin": 0.0, "question": "would"}
-    values = np.asarray(doses)
+    values = np.asarray(doses, dtype=object)  # words among them are levels
     if values.ndim != 1 or not len(values):
         raise ValueError(f"Got doses of shape {values.shape}; give a list of values of input {input!r}.")
     parts = []
@@ -375,8 +375,7 @@ def aggregate_counterfactual(est: "FederatedCounterfactualEstimator", unit: str 
 
 def _row_length(row_time, times):
     """From row to row in the unit that times are counted in, where it takes `row_time`, if that is known."""
-    if times not in ("rows", "seconds"):
-        raise ValueError(f"Got times={times!r}; choose 'rows' or 'seconds'.")
+    check_choice("times", times, ("rows", "seconds"))
     if times == "rows":
         return 1.0
     if row_time is None:
@@ -389,12 +388,10 @@ def _pair(asked, input, output, confidence, n_steps=None):
     check_confidence(confidence)
     effects = asked.effects()
     n_steps = _length(effects.server) if n_steps is None else n_steps
-    if isinstance(n_steps, bool) or not isinstance(n_steps, Integral) or n_steps < 1:
-        raise ValueError(f"Got n_steps={n_steps!r}; give a number of rows of at least 1.")
+    check_number(n_steps, "n_steps")
     found, names, columns = _learned_impulses(effects, asked, int(n_steps))
     for what, name, known in (("input", input, names), ("sensor", output, list(columns))):
-        if name not in known:
-            raise ValueError(f"Got unknown {what} {name!r}; known are {listed(known)}.")
+        refuse_unknown([name], known, f"Got unknown {what}")
     i, j = list(columns).index(output), names.index(input)
     return found.mean[i, :, j], found.mean[i, :, j] + found.draws[:, i, :, j]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +10,9 @@ import pandas as pd
 from scipy import stats
 from scipy.optimize import Bounds, lsq_linear, minimize
 
+from ..arguments import check_number
 from ..callers import warn
-from ..containers.layout import listed
+from ..containers.layout import as_names, listed, refuse_unknown
 from ..estimators._input_effects import recorded_inputs
 from ..estimators._interventions import long_table, two_sided
 from ..server.forecasts import forecast_covariances
@@ -106,18 +107,18 @@ def wished(spec, target, inputs, bounds, by, rates, hold):
     if not isinstance(target, Mapping) or not target:
         raise ValueError(f"Got target={target!r}; give a dict from the name of a sensor, 'unit__sensor', to its value.")
     allowed = allowed_inputs(spec, inputs, bounds, rates)
-    for what, value, least in (("by", by, 1), ("hold", hold, 0)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
-            raise ValueError(f"Got {what}={value!r}; give a number of rows of at least {least}.")
+    hold = _HOLD if hold is None else hold
+    check_number(by, "by")
+    check_number(hold, "hold", 0)
     for name, value in target.items():
         finite(value, f"The target of {name!r}")
-    return Wish(**vars(allowed), target=dict(target), by=int(by), hold=_HOLD if hold is None else int(hold))
+    return Wish(**vars(allowed), target=dict(target), by=int(by), hold=int(hold))
 
 
 def allowed_inputs(spec, inputs, bounds, rates):
     """The :class:`AllowedInputs` that the user describes, or an error that says what is wrong with them."""
     known = spec.written
-    inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+    inputs = tuple(as_names(inputs, "inputs"))
     if not inputs or len(set(inputs)) < len(inputs):
         raise ValueError(f"Got inputs {listed(inputs)}; name one or more inputs, each once.")
     at = [spec.position_to_move(name) for name in inputs]
@@ -131,9 +132,7 @@ def allowed_inputs(spec, inputs, bounds, rates):
     rates = dict.fromkeys(inputs) if rates is None else rates
     if not isinstance(rates, Mapping):
         raise ValueError(f"Got rates={rates!r}; give a dict by input, or None for any change.")
-    unknown = sorted(set(rates) - set(inputs)) + sorted(set(bounds) - set(inputs))
-    if unknown:
-        raise ValueError(f"Bounds or rates name {listed(unknown)}, which are not among `inputs`.")
+    refuse_unknown([*rates, *bounds], inputs, "Bounds or rates name", "`inputs` are")
     limits = np.array([np.inf if rates.get(name) is None else finite(rates[name], "A rate") for name in inputs])
     if not (limits > 0).all():
         raise ValueError("Got a rate that is not above zero; give the most that an input may change a row, or None.")
@@ -222,8 +221,7 @@ class Situation:
 
     def _place(self, name):
         columns = list(self._free.columns)
-        if name not in columns:
-            raise ValueError(f"Got unknown sensor {name!r} in `target`; known are {listed(columns)}.")
+        refuse_unknown([name], columns, "`target` names", "known sensors are")
         return columns.index(name)
 
     def _by_itself(self, messages):

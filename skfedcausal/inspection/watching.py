@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..containers.layout import listed
+from ..containers.layout import as_names, refuse_unknown
 from ..estimators._asked import AskedWatch
 from ..estimators._streams import flag_array
 from ..given import Inputs, Lengths, Record
@@ -143,10 +143,8 @@ def rebaseline(est: "FederatedRCADetector", units: str | Sequence[str] | None = 
     >>> rebaseline(detector, ["unit2"])
     """
     stream = fitted(est, AskedWatch, "rebaseline").stream
-    names = est.client_names_ if units is None else [units] if isinstance(units, str) else list(units)
-    unknown = [name for name in names if name not in est.client_names_]
-    if unknown:
-        raise ValueError(f"Got unknown units {listed(unknown)}; known are {listed(est.client_names_)}.")
+    names = est.client_names_ if units is None else as_names(units, "units")
+    refuse_unknown(names, est.client_names_, "Got unknown units")
     stream.rebaseline(np.isin(est.client_names_, names))
 
 

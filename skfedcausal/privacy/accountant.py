@@ -229,18 +229,17 @@ class PrivacyAccountant:
     (0.6, 2.445)
     """
 
-    def __init__(self, epsilon=None, delta=None):
-        if epsilon is not None:
-            if delta is None:
-                raise ValueError("A budget `epsilon` needs the `delta` at which it is meant.")
-            check_promise(epsilon, delta)
-        self.epsilon = epsilon
-        self.delta = delta
-        self.scope = None
+    def __init__(self, epsilon: float | None = None, delta: float | None = None):
+        if epsilon is not None and delta is None:
+            raise ValueError("A budget `epsilon` needs the `delta` at which it is meant.")
+        check_promise(epsilon, delta)
+        self.epsilon: Any = epsilon
+        self.delta: Any = delta
+        self.scope: Scope | None = None
         self.is_trial = False  # of releases that nobody gets, and whose noise may be repeated
         self.period = 0
-        self._charges = []
-        self._releases = {}
+        self._charges: list[Charge] = []
+        self._releases: dict = {}
         self._unused: set[str] = set()  # releases that are paid for and not out
         self._key = secrets.token_bytes(32)
         self._lock = threading.RLock()

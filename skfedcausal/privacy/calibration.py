@@ -15,6 +15,7 @@ References
 """
 
 from functools import lru_cache
+from numbers import Real
 
 import numpy as np
 from scipy.optimize import brentq
@@ -245,7 +246,7 @@ def response_losses(epsilon, n_categories, count):
 
     Tails below 1e-60 are left out.
     """
-    whole = np.exp(epsilon) + n_categories - 1
+    whole = np.exp(float(epsilon)) + n_categories - 1
     single = np.array([1.0, n_categories - 2, np.exp(epsilon)]) / whole  # loss -1, 0 and 1 times epsilon
     offset, weights = _convolution_power(single, count)
     losses = (np.arange(len(weights)) + offset) * epsilon
@@ -283,8 +284,8 @@ def _joint_losses(responses):
 
 
 def check_promise(epsilon, delta):
-    """Refuse pairs that no Gaussian noise can keep."""
-    if not epsilon > 0:
-        raise ValueError(f"epsilon={epsilon!r} must be positive.")
-    if not 0 < delta < 1:
+    """Refuse pairs that no Gaussian noise can keep; None promises nothing."""
+    if epsilon is not None and not (isinstance(epsilon, Real) and float(epsilon) > 0):
+        raise ValueError(f"epsilon={epsilon!r} must be a positive number.")
+    if delta is not None and not (isinstance(delta, Real) and 0 < float(delta) < 1):
         raise ValueError(f"delta={delta!r} must lie strictly between 0 and 1.")

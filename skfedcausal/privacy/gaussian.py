@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..arguments import as_numbers
+from ..given import ByUnit, Seed
 from ..parameters import Grouped
 from .accountant import PrivacyAccountant, Scope, check_scope
 from .calibration import mu_from_epsilon
@@ -125,12 +127,12 @@ class GaussianMechanism(Grouped, PrivacyMechanism):
     epsilon: float | None = None
     delta: float | None = None
     mu: float | None = None
-    clip_norm: Any = None
-    event_radius: Any = None
+    clip_norm: ByUnit = None
+    event_radius: ByUnit = None
     protects: str | Scope = "event"
     noise: NoiseOptions | None = None
     accountant: PrivacyAccountant | None = None
-    random_state: Any = None
+    random_state: Seed = None
 
     @property
     def scope(self) -> Scope:
@@ -190,11 +192,12 @@ def bounds_of(mechanism, name, Y):
     center = _columns(_of(mechanism.center, name, "center"), Y.shape[1], name, "center")
     scale = _columns(_of(mechanism.scale, name, "scale"), Y.shape[1], name, "scale")
     public = mechanism.clip_norm is not None
-    clip = _of(mechanism.clip_norm, name, "clip_norm")
-    if not public:
+    if public:
+        clip = _norm(mechanism.clip_norm, name, "clip_norm")
+    else:
         clip = max(float(norms(Y, center, scale).max(initial=0.0)), np.finfo(float).tiny)
     widest = 2.0 * clip if mechanism.scope.relation == "replace" else clip
-    radius = widest if mechanism.event_radius is None else _of(mechanism.event_radius, name, "event_radius")
+    radius = widest if mechanism.event_radius is None else _norm(mechanism.event_radius, name, "event_radius")
     return Bounds(center, scale, clip, min(radius, widest), public)
 
 
@@ -207,18 +210,21 @@ def _of(value, name, parameter):
     return value[name]
 
 
+def _norm(value, name, parameter):
+    """A length in the space of a unit's measurements."""
+    value = _of(value, name, parameter)
+    if not isinstance(value, Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"Got `{parameter}` {value!r} for unit {name!r}; give a number above zero.")
+    return float(value)
+
+
 def _columns(value, n_columns, name, parameter):
-    try:
-        value = np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"Got `{parameter}` of type {type(value).__name__} for unit {name!r}; give one number or one per column."
-        ) from None
-    if value.ndim > 1 or value.size not in (1, n_columns):
+    numbers = as_numbers(value, f"`{parameter}` of unit {name!r}")
+    if np.ndim(value) > 1 or numbers.size not in (1, n_columns):
         raise ValueError(
-            f"`{parameter}` has shape {value.shape} for unit {name!r}, which has {n_columns} columns; give "
+            f"`{parameter}` has shape {np.shape(value)} for unit {name!r}, which has {n_columns} columns; give "
             "one number or one per column."
         )
-    if not np.isfinite(value).all() or (parameter == "scale" and (value <= 0).any()):
-        raise ValueError(f"`{parameter}` of unit {name!r} has values that are not finite or not allowed.")
-    return np.broadcast_to(value, n_columns)
+    if parameter == "scale" and (numbers <= 0).any():
+        raise ValueError(f"`scale` of unit {name!r} has values that are not above zero.")
+    return np.broadcast_to(numbers, n_columns)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..given import Seed
 from .accountant import Charge, PrivacyAccountant, Scope
 from .errors import warn_seeded, warn_weak_epsilon
 from .mechanism import Plan, PrivacyMechanism
@@ -76,7 +77,7 @@ class RandomizedResponse(PrivacyMechanism):
     epsilon: float | None = None
     unit: str = "flag pair"
     accountant: PrivacyAccountant | None = None
-    random_state: Any = None
+    random_state: Seed = None
 
     place, channel, law, _per_row = "flags", "flag", "randomized response", "event"
     responses = "4-ary randomised responses"
@@ -268,24 +269,6 @@ def pair_frequencies(mechanism, received):
     codes = _codes(_pairs("received", received))
     shares = np.bincount(codes, minlength=N_CATEGORIES) / len(codes)
     return np.linalg.solve(mechanism.confusion.T, shares)
-
-
-def pair_posterior(mechanism, received, prior):
-    """Probability of each true pair given the received one, row by row.
-
-    Parameters
-    ----------
-    mechanism : RandomizedResponse
-    received : ndarray of bool of shape (n_samples, 2)
-    prior : array-like of shape (4,)
-        Shares of the true pairs.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, 4)
-    """
-    joint = np.asarray(prior, dtype=float) * mechanism.confusion[:, _codes(_pairs("received", received))].T
-    return joint / joint.sum(axis=1, keepdims=True)
 
 
 def _pairs(name, flags):

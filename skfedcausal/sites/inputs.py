@@ -11,7 +11,7 @@ import numpy as np
 
 from ..client.site_record import SettingsError
 from ..containers import episode_starts
-from ..containers.layout import listed
+from ..containers.layout import listed, refuse_unknown
 from ..statespace.input_basis import (
     BASES,
     WEAK,
@@ -31,12 +31,8 @@ _logger = logging.getLogger(__name__)
 def by_column(choice, columns, what, allowed):
     """A choice for each input column from one for all, or from a table by column; SettingsError if unknown."""
     table = choice if isinstance(choice, Mapping) else dict.fromkeys(columns, choice)
-    unknown = [name for name in table if name not in columns]
-    if unknown:
-        raise SettingsError(f"`{what}` names {listed(unknown)}; the `inputs` are {listed(columns)}.")
-    wrong = [word for word in table.values() if word not in allowed]
-    if wrong:
-        raise SettingsError(f"`{what}` is {wrong[0]!r}; choose {listed(allowed)}.")
+    refuse_unknown(table, columns, f"`{what}` names", "the `inputs` are", SettingsError)
+    refuse_unknown(table.values(), allowed, f"`{what}` is", "choose", SettingsError)
     return {name: table.get(name, allowed[0]) for name in columns}
 
 

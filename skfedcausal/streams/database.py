@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..containers.layout import listed
+from ..containers.layout import refuse_unknown
 from ..estimators._stream_batches import say_and_go_on
 from ..optional import import_optional
 from .cells import Stamps, number_of
@@ -99,10 +99,8 @@ class Table:
                 self._table = self._sql.Table(name, about, schema=schema or None, autoload_with=connection)
         except self._sql.exc.SQLAlchemyError as error:
             raise ConnectionError(f"The table {table!r} of {self.where} cannot be read: {first_line(error)}.") from None
-        missing = [column for column in dict.fromkeys((self.time, self.order)) if column not in self._table.c]
-        if missing:
-            known = listed(list(self._table.c.keys()), 8)
-            raise ConnectionError(f"The table {table!r} has no column {listed(missing)}; it has {known}.")
+        needed, there = dict.fromkeys((self.time, self.order)), self._table.c.keys()
+        refuse_unknown(needed, there, f"The table {table!r} has no column", "it has", ConnectionError)
 
     @property
     def where(self):

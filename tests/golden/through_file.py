@@ -18,7 +18,7 @@ from .questions.seldom import Box
 from .run import Answered, asked
 from .seeds import seed
 
-_AT_THE_USER = ("transport", "privacy")  # what no file holds: given to the loaded estimator again
+_AT_THE_USER = {"transport": "communication__transport", "privacy": "privacy"}  # what no file holds, and who sets it
 
 
 def answered_through_files(groups, patterns=()):
@@ -66,9 +66,14 @@ def _saved(group, patterns, folder, found):
 
 def _save(estimator, path):
     """Save an estimator without what stays at the user, who keeps it on."""
-    kept = {name: getattr(estimator, name) for name in _AT_THE_USER if hasattr(estimator, name)}
+    kept = _at_the_user(estimator)
     save(estimator.set_params(**dict.fromkeys(kept)), path, own=_own(estimator))
     estimator.set_params(**kept)
+
+
+def _at_the_user(estimator):
+    """What stays at the user of an estimator, as parameters that are set again."""
+    return {setting: getattr(estimator, name) for name, setting in _AT_THE_USER.items() if hasattr(estimator, name)}
 
 
 def _answers_there(group, patterns, folder, warned):
@@ -97,7 +102,7 @@ def _loaded(plant, path):
         warnings.simplefilter("ignore")
         record = plant.record().settled()
     estimator = load(path, own=_own(unfitted))
-    estimator.set_params(**{name: getattr(unfitted, name) for name in _AT_THE_USER if hasattr(unfitted, name)})
+    estimator.set_params(**_at_the_user(unfitted))
     return Fitted(estimator, record.given(), record)
 
 

@@ -54,7 +54,7 @@ def test_rates_hold_from_the_present_value_on(fitted):
         ({"rows": 5}, "at least 10"),
         ({"bounds": {}}, "no bounds for input"),
         ({"now": {U: 5.0}}, "stands at 5 now, outside its bounds -1 to 3"),
-        ({"now": {"unit1__u0": 0.0}}, "which are not among `inputs`"),
+        ({"now": {"unit1__u0": 0.0}}, "`inputs` are"),
         ({"now": {U: "left"}}, "give a finite number"),
         ({"now": 2.0}, "give a dict from input"),
         ({"cause": "unit1", "effect": "unit0", "kind": "input"}, "None of the `inputs` belongs to 'unit1'"),

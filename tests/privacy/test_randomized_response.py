@@ -12,7 +12,7 @@ from skfedcausal.privacy import (
     randomized_response,
     randomized_response_composition,
 )
-from skfedcausal.privacy.randomized_response import pair_frequencies, pair_posterior
+from skfedcausal.privacy.randomized_response import pair_frequencies
 
 from ._audit import response_epsilon
 
@@ -69,14 +69,6 @@ def test_frequencies_of_the_true_pairs_are_recovered_without_bias():
     p = mechanism.confusion[0, 0]
     q = (1 - p) / 3
     assert np.abs(shares - np.bincount(truth) / len(truth)).max() < 5 * 0.5 / (p - q) / np.sqrt(len(truth))
-
-
-def test_posterior_is_bayes_rule():
-    mechanism = RandomizedResponse(epsilon=1.0)
-    prior = np.array([0.7, 0.1, 0.1, 0.1])
-    posterior = pair_posterior(mechanism, PAIRS, prior)
-    expected = prior[None, :] * mechanism.confusion.T
-    assert_allclose(posterior, expected / expected.sum(axis=1, keepdims=True))
 
 
 def test_flags_of_the_same_record_are_answered_once():

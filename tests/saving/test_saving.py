@@ -17,6 +17,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     FederatedRCADetector,
     GaussianMechanism,
+    GradientServer,
     KalmanClient,
     RegressorServer,
     load,
@@ -258,3 +259,14 @@ def test_detectors_that_follow_nothing_hold_no_rows(tmp_path):
     """Only the last batch of a stream stays with the units."""
     assert isinstance(load(kept.FOLDER / "detector.skfc"), FederatedRCADetector)
     assert (kept.FOLDER / "detector.skfc").stat().st_size < 60_000
+
+
+def test_a_plant_that_units_and_server_trained_together_comes_back(tmp_path):
+    X, _ = kept.record()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        estimator = FederatedGrangerEstimator(KalmanClient(n_states=1), server=GradientServer(solve="stationary")).fit(
+            X
+        )
+    save(estimator, tmp_path / "x")
+    pd.testing.assert_frame_equal(load(tmp_path / "x").links_, estimator.links_, check_exact=True)

@@ -284,7 +284,10 @@ def test_nothing_but_declared_masked_series_leaves(plant):
 def test_estimators_that_need_rows_say_so(plant):
     with pytest.raises(ValueError, match="FederatedRCADetector needs every row"):
         FederatedRCADetector(server=SecureSumsServer(), false_alarm_rate=0.5).fit(plant)
-    with pytest.raises(ValueError, match="FederatedCounterfactualEstimator must be an object implementing 'effects'"):
+    with pytest.raises(
+        ValueError,
+        match=r"SecureSumsServer learns .*CounterfactualEstimator needs a LikelihoodServer",
+    ):
         FederatedCounterfactualEstimator(server=SecureSumsServer()).fit(plant)
 
 

@@ -14,16 +14,19 @@ import skfedcausal
 pytest.importorskip("numpydoc")
 from ..test_public_names import public_methods, public_names
 
-SCRIPT = (Path(__file__).parent / "script.txt").read_text()
+SCRIPT, PARTS = ((Path(__file__).parent / name).read_text() for name in ("script.txt", "parts.txt"))
 ROOT = Path(skfedcausal.__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    """Lines of mypy about the script, as one who has installed the library sees them: (line, kind, text)."""
+    return said_of(SCRIPT, tmp_path_factory.mktemp("user"))
+
+
+def said_of(script, folder):
+    """Lines of mypy about a script, as one who has installed the library sees them: (line, kind, text)."""
     pytest.importorskip("mypy")
-    folder = tmp_path_factory.mktemp("user")
-    (folder / "script.py").write_text(SCRIPT)
+    (folder / "script.py").write_text(script)
     settings = ["--config-file=", "--follow-imports=silent", "--ignore-missing-imports"]
     run = subprocess.run(
         [sys.executable, "-m", "mypy", *settings, "script.py"],
@@ -59,6 +62,12 @@ def test_an_editor_knows_the_type_at_twelve_of_twelve_places(said):
     assert "DataFrame" in revealed[1]
     assert "ndarray" in revealed[2]
     assert "dict[str, " in revealed[3]
+
+
+@pytest.mark.slow
+def test_what_is_no_part_is_found_and_what_is_one_is_not(tmp_path):
+    mistakes = [k for k, line in enumerate(PARTS.splitlines(), 1) if "# mistake" in line]
+    assert [line for line, kind, _ in said_of(PARTS, tmp_path) if kind == "error"] == mistakes
 
 
 def _frames_are_unknown(said):

@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ...arguments import check_confidence
 from ...bases import BaseEstimator
 from ...callers import warn
 from ...message.requests import Acknowledgement, Ask
@@ -31,7 +32,6 @@ from ...server.dynamics import Plant as LearnedPlant
 from ...server.effects import ErrorsOfOneLag
 from ...server.joint import JointRecord
 from ...server.links.grades import with_grades
-from ...server.links.intervals import check_confidence
 from ...server.plant import smoothed_replies
 from ...server.prediction import InputDrive, OperatingPoint
 from ...statespace.inputs import input_response

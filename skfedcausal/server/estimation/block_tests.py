@@ -146,6 +146,14 @@ def grouped_columns(scoring, family, pairs, of):
         yield pairs[chosen], np.take(block.reshape(len(block), (end - begin) * width), at, axis=1, mode="clip")
 
 
+def inverse_of(information):
+    """Inverse of an information matrix, and the same with zeros for what it leaves undetermined."""
+    try:
+        return [np.linalg.inv(information)] * 2
+    except np.linalg.LinAlgError:  # of a unit that is hardly ever there
+        return [part[0] for part in _inverses(information[None])]
+
+
 def _inverses(information):
     """Inverses of information matrices, and the same with zeros for what they leave undetermined."""
     values, vectors = np.linalg.eigh(information)

@@ -37,7 +37,7 @@ from scipy import stats
 from scipy.linalg import cho_solve
 
 from ...statespace.matrices import symmetric_root
-from .block_tests import grouped_columns, link_estimates
+from .block_tests import grouped_columns, inverse_of, link_estimates
 from .evidence import BlockEstimates
 from .scoring import positive_factor
 
@@ -234,8 +234,8 @@ class ExactInformation:
                 continue
             weights = cho_solve(self._factor, mixed[at].T, check_finite=False).T
             rest = own[pair][np.ix_(real, real)] - weights @ mixed[at].T
-            inverse = np.linalg.inv((rest + rest.T) / 2)
-            estimate[pair, real] = inverse @ (gradient[at] - weights @ scoring.gradient)
+            inverse, known = inverse_of((rest + rest.T) / 2)
+            estimate[pair, real] = known @ (gradient[at] - weights @ scoring.gradient)
             covariance[place] = inverse / scoring.n_samples
         return BlockEstimates(estimate, covariance, blocks.dof)
 

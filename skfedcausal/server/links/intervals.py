@@ -1,7 +1,5 @@
 """How large an influence may be: intervals of the strength of links and of Geweke's measures."""
 
-from numbers import Integral
-
 import numpy as np
 import pandas as pd
 from scipy.optimize import brentq
@@ -17,18 +15,6 @@ _POWER = 0.8
 _BISECTIONS = 60
 _NO_MEASURE = 1e-12  # up to which Geweke's measure is the rounding of a zero
 _MOST_FREQUENCIES = 128  # at which standard errors of spectra are computed
-
-
-def check_confidence(confidence):
-    """Refuse a coverage that is none."""
-    if not 0 < confidence < 1:
-        raise ValueError(f"Got confidence={confidence}; a coverage lies between 0 and 1.")
-
-
-def check_number(number, name, least=1):
-    """Refuse a number of things that is none."""
-    if not isinstance(number, Integral) or number < least:
-        raise ValueError(f"Got {name}={number!r}; give a whole number, at least {least}.")
 
 
 def pair_of(names, cause, effect):

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
 
+from ...arguments import check_number
 from ..estimation.block_tests import link_estimates
 from ..estimation.covariance import in_unit_states, unit_state_roots
 from ..estimation.estimate import fitted_likelihood
 from ..estimation.evidence import BlockEstimates, corrected
-from .intervals import check_number
 from .resampling import Resampling, climbed_to_maximum
 from .tables import verdicts
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ...arguments import check_confidence
 from ...statespace.matrices import few_threads
 from ..estimation.estimate import LARGE
 from ..estimation.scoring import Budget
@@ -16,7 +17,7 @@ from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wan
 from .answers import anew, classical_tests
 from .curves import with_curves
 from .grades import grades_of, holds, with_grades
-from .intervals import check_confidence, pair_of, spectrum_table
+from .intervals import pair_of, spectrum_table
 from .shapes import LinkShapes
 from .tests import check_method
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
+from ...arguments import check_choice, check_confidence, check_number
 from ...statespace.episodes import TransitionMoments, episodes, remove_episode_means
 from ...statespace.geweke import geweke_measures
 from ...statespace.inputs import input_term
@@ -19,7 +20,7 @@ from ..estimation.estimate import fitted_likelihood
 from ..estimation.scoring import Point, Scoring, ascend
 from ..estimation.search import search_structure
 from ..estimation.standardised import StandardisedPlant
-from .intervals import check_confidence, check_number, root_intervals
+from .intervals import root_intervals
 from .tables import named_pairs
 
 METHODS = ("blocks", "parametric")
@@ -151,8 +152,7 @@ def _refitted(draw, structure, point, J, rng):
 
 def check_bootstrap(n_resamples, method, confidence):
     """Refuse what cannot be resampled, or not be told from it."""
-    if method not in METHODS:
-        raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
+    check_choice("method", method, METHODS)
     check_confidence(confidence)
     check_number(n_resamples, "n_resamples", 2)
 

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from .intervals import check_confidence, pair_of
+from ...arguments import check_confidence
+from .intervals import pair_of
 
 _POINTS = np.linspace(0.01, 0.99, 99)  # quantiles of the cause's state at which a shape is told
 _LOW, _HIGH = 0.16, 0.84  # quantiles of a state that it multiplies

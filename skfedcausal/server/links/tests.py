@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ...arguments import check_choice
 from ..estimation.covariance import estimated_links
 from ..estimation.estimate import fitted_likelihood
 from ..estimation.evidence import false_discovery_rates, holm
@@ -17,8 +18,7 @@ _GAIN = 1e-8  # log-likelihood that an ascent may leave; statistics are of the o
 
 def check_method(method, covariance):
     """Refuse a test that does not exist, or that does not hold for the covariance of the estimates."""
-    if method not in METHODS:
-        raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
+    check_choice("method", method, METHODS)
     if method == "lr" and covariance != "information":
         raise ValueError(
             f"Got method='lr' with covariance={covariance!r}: a likelihood ratio is chi-squared only under Gaussian "

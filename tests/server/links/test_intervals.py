@@ -5,11 +5,10 @@ import pytest
 from scipy import stats
 
 from skfedcausal import FederatedGrangerEstimator, GradientServer, inspection
+from skfedcausal.arguments import check_confidence, check_number
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.evidence import BlockEstimates
 from skfedcausal.server.links.intervals import (
-    check_confidence,
-    check_number,
     deciding_rows,
     pair_of,
     spectrum_intervals,
