@@ -12,6 +12,7 @@ from . import stream
 from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_codes, is_glitch, revised
 from .incidents import DECIDED, HORIZON, LOOKBACK, Incident, Verdict
 from .inputs import Followed, bare_nominal, states_of, without_response
+from .lasting import KINDS, SPREADS
 from .learning import learned_plant
 from .nominal import NominalRows, OffSubspace, curved_causes, off_subspace, scale_dispersion
 from .operating import LARGE, OperatingPoint, fault_end
@@ -29,7 +30,7 @@ from .posterior import (
     together,
     upstream,
 )
-from .slow import SLOW, WAIT, SlowWatch, root_of
+from .slow import SLOW, WAIT, SlowWatch, root_of, share_of_budget
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
 from .visited import visited
@@ -48,7 +49,7 @@ class RootCauseServer:
 
     `statistic` is "both", "energy" or "shift", `run_length` the wanted number of steps between false alarms,
     all units and statistics together, `prior`, (n_units,), the prior probability of each unit being the root,
-    `rng` a RandomState, and `share` that of the budget that is for what lasts.
+    `rng` a RandomState, and `is_long` says whether windows of what lasts span a shift.
     """
 
     new_state = StreamState
@@ -59,9 +60,9 @@ class RootCauseServer:
     slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
-    def __init__(self, statistic, run_length, prior, rng, share=0.2):
+    def __init__(self, statistic, run_length, prior, rng, is_long=False):
         self.statistics = STATISTICS[statistic]
-        self.run_length, self.prior, self._rng, self.share = run_length, prior, rng, share
+        self.run_length, self.prior, self._rng, self.is_long = run_length, prior, rng, is_long
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -100,8 +101,10 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
-        self.slow = SlowWatch.learn(rows, self.slices, self.run_length / self.share) if self.is_whole else None
-        run_length = self.run_length if self.slow is None else self.run_length / (1 - self.share)
+        told = KINDS if self._response is None and (self.is_long or self.level.moves) else SPREADS
+        share = share_of_budget(told, self.is_long)
+        self.slow = SlowWatch.learn(rows, self.slices, self.run_length / share, told) if self.is_whole else None
+        run_length = self.run_length if self.slow is None else self.run_length / (1 - share)
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
         self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length, self._rng)
         if self.slow is not None:

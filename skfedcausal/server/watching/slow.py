@@ -6,6 +6,9 @@ of hundreds of statistics would be judged by the very rows that made it the larg
 
 Only what is new counts. What stood high for a day, be it a fault that goes on or another way of running, counts from
 where it stood, so that it swallows no later fault.
+
+Levels are told where surprises forget them: where the longest window is a shift, or the nominal level moves by itself.
+Elsewhere surprises find what they find, and spreads alone are told: who is louder, and who is quieter.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +21,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from ...statespace.detection.energy import block_sums
 from ...statespace.episodes import episodes
 from . import lasting
-from .lasting import CLOCKS, GIVEN, KINDS, LAGS, LOUDER, N_KINDS, NEWS, QUIETER, SHIFT, LastingModel, Means
+from .lasting import CLOCKS, GIVEN, KINDS, LAGS, LOUDER, N_KINDS, NEWS, QUIETER, SHIFT, SPREADS, LastingModel, Means
 from .rarity import ABSENT, ReturnPeriods
 from .thresholds import GAP, alarm_runs
 
@@ -62,13 +65,19 @@ _NAMES = {SHIFT: "level", GIVEN: "level", NEWS: "level", LOUDER: "louder", lasti
 _NAMES |= {QUIETER: QUIET, lasting.QUIETER_GIVEN: QUIET}
 
 
-def share_of_budget(period):
-    """Share of the false-alarm budget that is for what lasts, of rows a `period` apart, a Timedelta or None.
+def spans_a_shift(period):
+    """Whether the longest window does, of rows a `period` apart, a Timedelta or None."""
+    return period is not None and DAY * period.total_seconds() >= _SHIFT_OF_WORK
+
+
+def share_of_budget(told, is_long):
+    """Share of the false-alarm budget that is for the kinds `told` of what lasts.
 
     Half where the longest window is a shift: surprises of some rows forget what is slow there. Elsewhere these find
     nearly all, and what is quieter is beyond any threshold.
     """
-    is_long = period is not None and DAY * period.total_seconds() >= _SHIFT_OF_WORK
+    if told == SPREADS:
+        return 0.05
     return 0.5 if is_long else 0.2
 
 
@@ -119,12 +128,12 @@ class SlowWatch:
     n_alarms: int = 0
 
     @classmethod
-    def learn(cls, rows, slices, run_length):
-        """From :class:`.nominal.NominalRows`; None where these are too few to tell what is rare."""
+    def learn(cls, rows, slices, run_length, told=KINDS):
+        """From :class:`.nominal.NominalRows`, the kinds `told`; None where rows are too few to tell what is rare."""
         if sum((stop - start) // DAY for start, stop in episodes(rows.starts, len(rows.x))) < _LEAST_DAYS:
             return None
         coordinates = lasting.Coordinates.learn(rows.x, rows.distance, slices)
-        learning = _Learning(coordinates.of(rows.x, rows.distance), rows.starts, coordinates.slices)
+        learning = _Learning(coordinates.of(rows.x, rows.distance), rows.starts, coordinates.slices, told)
         rare, model, rarity = learning.held_out_twice()
         watch = cls(coordinates, model, rarity)
         news = np.concatenate([watch.news(rare[i:j]) for i, j in learning.parts])
@@ -276,8 +285,8 @@ def _threshold(top, n_rows, wanted):
 class _Learning:
     """A nominal record, (n_samples, n), in pieces: what stretches of it are like by what the others teach."""
 
-    def __init__(self, states, starts, slices):
-        self.states, self.slices = states, slices
+    def __init__(self, states, starts, slices, told):
+        self.states, self.slices, self.told = states, slices, told
         self.n_rows = _ROWS_EACH
         while len(states) > _MOST_PIECES * self.n_rows and self.n_rows < _LONGEST_PIECE:
             self.n_rows *= 2
@@ -343,7 +352,7 @@ class _Learning:
         """Return periods of all pieces by models and tails of other stretches; and the model and tails of all."""
         news = self._news()
         means = self._means([self._sums(news, start, n) for start, n in self.rows])
-        model = LastingModel(news, self._windows(means), self.slices, self.n_rows)
+        model = LastingModel(news, self._windows(means), self.slices, self.n_rows, self.told)
         found = np.empty((len(self.fold), len(model.kinds)), dtype=np.float32)
         for k in range(_FOLDS):
             windows, news = self._windows(means, k), self._news(k)
