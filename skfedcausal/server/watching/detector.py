@@ -429,7 +429,8 @@ class RootCauseServer:
         start = max(incident.detected - lasting.age, rows.first)
         since = rows.between(start, rows.stop)
         reached = first_rows(since.levels[:, len(self.statistics)] > self.slow.threshold, start)
-        probability = lasting.probability * expit(lasting.largest - self.slow.threshold)  # nothing happened, too
+        above = np.log(10) * (lasting.largest - self.slow.threshold)
+        probability = lasting.probability * expit(above + _SLIGHT)  # nothing happened is a candidate
         probability *= self._certainty(int(probability.argmax()), since.absent)
         where = start, incident.detected, incident.last, incident.open
         kind = lasting.kind if probability.max() >= DECIDED else "undecided"

@@ -41,7 +41,7 @@ _LEAST_BLOCKS, _LEAST_BLOCK, _LEAST_DAYS = 60, 16, 10  # blocks of the nominal r
 _ALARMING = _places(SHIFT, LOUDER, QUIETER, GIVEN)  # news given others say who it is, not that there is something
 _LOUDEST = 1.05  # times its threshold that a level is at most, so that a louder surprise is another incident
 _STOOD, _FREE = 2.0, 1.5  # a kind counts beyond so many times its mean before, less that
-_HIGHEST_THRESHOLD, _LEAST_THRESHOLD = 12.0, 0.3
+_HIGH_THRESHOLD, _LEAST_THRESHOLD = 12.0, 0.3
 _AT_ONCE = 4096  # rows, a multiple of any piece
 
 _BY_ITSELF = _places(SHIFT, LOUDER, QUIETER)  # readings of a fault: sensors of its unit lie, and others saw nothing
@@ -276,7 +276,8 @@ def _threshold(top, n_rows, wanted):
 
     Fewer than one alarm is one that comes once in as many records.
     """
-    tried = np.arange(_HIGHEST_THRESHOLD, _LEAST_THRESHOLD, -0.02)
+    beyond_usual = np.arange(max(top.max(), _HIGH_THRESHOLD), _HIGH_THRESHOLD, -1.0)  # of a record with upsets
+    tried = np.concatenate([beyond_usual, np.arange(_HIGH_THRESHOLD, _LEAST_THRESHOLD, -0.02)])
     n_alarms = (len(alarm_runs(top > level, DAY // n_rows)) for level in tried)
     beyond = next((k for k, n in enumerate(n_alarms) if n > max(wanted, 1.0)), len(tried))
     return float(tried[max(beyond - 1, 0)] + max(0.0, -np.log10(wanted)))

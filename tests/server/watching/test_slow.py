@@ -184,6 +184,15 @@ def test_levels_are_told_where_windows_are_long_and_no_inputs_move_the_plant(det
     assert share_of_budget(SPREADS, is_long=True) < share_of_budget(KINDS, is_long=False)
 
 
+def test_a_nominal_record_with_upsets_keeps_the_budget():
+    """Return periods beyond those of upsets that other stretches let nobody expect."""
+    x = states(4000, 0)
+    for begin in (300, 1100, 1900, 2700, 3500):
+        x[begin : begin + 60, :2] += begin / 20
+    watch = SlowWatch.learn(NominalRows(np.eye(6), x, np.zeros((4000, 3)), (0,), []), SLICES, 2000.0)
+    assert watch.n_alarms <= 2
+
+
 def test_kinds_that_are_not_told_are_absent():
     rows = NominalRows(np.eye(6), states(2000, 0), np.zeros((2000, 3)), (0,), [])
     watch = SlowWatch.learn(rows, SLICES, 1000.0, SPREADS)
