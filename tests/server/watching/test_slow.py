@@ -185,10 +185,10 @@ def test_levels_are_told_where_windows_are_long_and_no_inputs_move_the_plant(det
 
 
 def test_a_nominal_record_with_upsets_keeps_the_budget():
-    """Return periods beyond those of upsets that other stretches let nobody expect."""
+    """What one stretch has and no other lets expect is rarer than anything, and is no alarm more than asked for."""
     x = states(4000, 0)
-    for begin in (300, 1100, 1900, 2700, 3500):
-        x[begin : begin + 60, :2] += begin / 20
+    for begin in (100, 340, 580):
+        x[begin : begin + 60, :2] = 0.0
     watch = SlowWatch.learn(NominalRows(np.eye(6), x, np.zeros((4000, 3)), (0,), []), SLICES, 2000.0)
     assert watch.n_alarms <= 2
 
