@@ -14,7 +14,7 @@ from .incidents import DECIDED, HORIZON, LOOKBACK, Incident, Verdict
 from .inputs import Followed, bare_nominal, states_of, without_response
 from .lasting import KINDS, SPREADS
 from .learning import learned_plant
-from .nominal import NominalRows, OffSubspace, curved_causes, off_subspace, scale_dispersion
+from .nominal import NominalRows, OffSubspace, by_way_of_others, curved_causes, off_subspace, scale_dispersion
 from .operating import LARGE, OperatingPoint, fault_end
 from .posterior import (
     SURE,
@@ -400,14 +400,19 @@ class RootCauseServer:
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
         since = rows.between(answer.start, rows.stop)
         levels = since.levels[:, self.statistics.index(answer.statistic)]
-        reached = first_rows(levels > self.levels.thresholds[answer.statistic], answer.start)
+        above = levels > self.levels.thresholds[answer.statistic]
+        if incident.before is not None:  # its alarm says nothing of who was first in this one
+            above[: max(incident.before.last + 1 - answer.start, 0)] = False
+        reached = first_rows(above, answer.start)
         probability, in_doubt = answer.probability.copy(), False
         if not noticed:
             slight = incident.is_slight and rows.stop > incident.last + _AWAITED
             probability *= expit(answer.evidence + (_SLIGHT if slight else _ALARMED))  # nothing happened is a candidate
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
-            probability = probability if self._curved is None else upstream(probability, reached, self._curved)
+            if self._curved is not None:
+                acting = by_way_of_others(self._causes | self._curved)
+                probability = upstream(probability, reached, self._curved, acting)
         if lasting is not None and not noticed:
             levels = rows.levels[max(incident.detected - rows.first, 0)].max(axis=1)
             surprised = any(levels[k] > self.levels.thresholds[name] for k, name in enumerate(self.statistics))
