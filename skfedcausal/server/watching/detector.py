@@ -384,9 +384,8 @@ class RootCauseServer:
 
     def _lasting(self, rows, at, stop):
         """What lasts from a row on, a :class:`.slow.SlowRoot` by rows until `stop`; None where that is not watched."""
-        if self.slow is None or at < rows.first:
-            return None
-        return root_of(rows.rare[: stop - rows.first], at - rows.first, stop - at, self.prior)
+        is_told = self.slow is not None and at >= rows.first
+        return root_of(rows.rare[: stop - rows.first], at - rows.first, stop - at, self.prior) if is_told else None
 
     def _verdict(self, incident, rows, answers, lasting=None):
         """Verdict on an incident from the rows to judge it by and the answers of the shift statistic.
@@ -398,12 +397,11 @@ class RootCauseServer:
         if not explained([answer]):
             answer = self._onset_rule.revised(answer, rows, incident.detected)
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
-        since = rows.between(answer.start, rows.stop)
-        levels = since.levels[:, self.statistics.index(answer.statistic)]
-        above = levels > self.levels.thresholds[answer.statistic]
+        since, begin = rows.between(answer.start, rows.stop), answer.start
         if incident.before is not None:  # its alarm says nothing of who was first in this one
-            above[: max(incident.before.last + 1 - answer.start, 0)] = False
-        reached = first_rows(above, answer.start)
+            begin = max(begin, incident.before.last + 1)
+        levels = rows.between(begin, rows.stop).levels[:, self.statistics.index(answer.statistic)]
+        reached = first_rows(levels > self.levels.thresholds[answer.statistic], begin)
         probability, in_doubt = answer.probability.copy(), False
         if not noticed:
             slight = incident.is_slight and rows.stop > incident.last + _AWAITED
@@ -434,12 +432,11 @@ class RootCauseServer:
         start = max(incident.detected - lasting.age, rows.first)
         since = rows.between(start, rows.stop)
         reached = first_rows(since.levels[:, len(self.statistics)] > self.slow.threshold, start)
-        above = np.log(10) * (lasting.largest - self.slow.threshold)
-        probability = lasting.probability * expit(above + _SLIGHT)  # nothing happened is a candidate
+        # nothing happened is a candidate
+        probability = lasting.probability * expit(_SLIGHT + np.log(10) * (lasting.largest - self.slow.threshold))
         probability *= self._certainty(int(probability.argmax()), since.absent)
-        where = start, incident.detected, incident.last, incident.open
         kind = lasting.kind if probability.max() >= DECIDED else "undecided"
-        return Verdict(*where, SLOW, probability, reached, kind)
+        return Verdict(start, incident.detected, incident.last, incident.open, SLOW, probability, reached, kind)
 
     def _by_energy(self, rows, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""

@@ -206,11 +206,8 @@ class Window:
         others = _given_others(means.states[rows], slices, np.count_nonzero(rows) / clock)
         kinds = means.own, means.states, means.states - means.states @ others, means.given
         spreads = tuple(Spread.learn(series, rows, slices) for series in kinds)
-        loudness = []
-        for squares in (means.own_squares, means.given_squares):
-            known = _clipped(_loudness(squares, sums)[rows])
-            loudness.append((known.mean(axis=0), known.std(axis=0) + 1e-3))
-        return cls(others, spreads, tuple(loudness))
+        known = [_clipped(_loudness(squares, sums)[rows]) for squares in (means.own_squares, means.given_squares)]
+        return cls(others, spreads, tuple((loud.mean(axis=0), loud.std(axis=0) + 1e-3) for loud in known))
 
     def statistics(self, means, sums, doubt=1.0):
         """Statistics of each piece, (n_pieces, 8, n + n_units), NaN where there is no mean.
@@ -254,7 +251,7 @@ class LastingModel:
     windows: tuple
     slices: list
     n_rows: int  # of a piece
-    told: tuple = KINDS  # the kinds that it tells
+    told: range | tuple = KINDS  # the kinds that it tells
 
     @property
     def sums(self):

@@ -244,10 +244,8 @@ def curved_causes(x, starts, slices, least=0.02):
 
 def by_way_of_others(causes):
     """Which units act on which, if only by way of others, (n_units, n_units), from which do so directly."""
-    found = causes.copy()
-    for _ in causes:
-        found |= found @ found
-    return found & ~np.eye(len(causes), dtype=bool)
+    itself = np.eye(len(causes), dtype=bool)
+    return np.linalg.matrix_power(causes | itself, len(causes)) & ~itself
 
 
 def usual_windows(held_out, slices, horizon, least):

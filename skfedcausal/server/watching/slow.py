@@ -49,10 +49,7 @@ _QUIETER, _CLEARLY = _places(QUIETER), 4.0  # and the return period from which i
 # Or its process moved, and others follow.
 _BY_OTHERS = _places(GIVEN, NEWS, lasting.LOUDER_GIVEN, lasting.QUIETER_GIVEN)
 _LEFT = 2.0  # return period, log10, below which nothing is left to be explained
-_PER_LEFT, _PER_OWN = (
-    0.5 * np.log(10),
-    0.5,
-)  # of log probability lost by what is left, and gained by what the unit shows
+_PER_LEFT, _PER_OWN = 0.5 * np.log(10), 0.5  # of log probability lost by what is left, gained by what the unit shows
 USUAL = 2.0  # return period of what a unit shows on any day
 _MOST_LEFT, _MOST_OWN = 12.0, 6.0
 WAIT = 32  # rows after an alarm by which its root is told
@@ -76,9 +73,7 @@ def share_of_budget(told, is_long):
     Half where the longest window is a shift: surprises of some rows forget what is slow there. Elsewhere these find
     nearly all, and what is quieter is beyond any threshold.
     """
-    if told == SPREADS:
-        return 0.05
-    return 0.5 if is_long else 0.2
+    return 0.05 if told == SPREADS else 0.5 if is_long else 0.2
 
 
 class SlowState(NamedTuple):
@@ -139,8 +134,7 @@ class SlowWatch:
         news = np.concatenate([watch.news(rare[i:j]) for i, j in learning.parts])
         top = news[:, _ALARMING].max(axis=(1, 2))
         threshold = _threshold(top, model.n_rows, len(rows.x) / run_length)
-        n_alarms = len(alarm_runs(top > threshold, DAY // model.n_rows))
-        return replace(watch, threshold=threshold, n_alarms=n_alarms)
+        return replace(watch, threshold=threshold, n_alarms=len(alarm_runs(top > threshold, DAY // model.n_rows)))
 
     def news(self, rare, before=None):
         """What return periods (n_pieces, N_KINDS, n_units) are beyond what they were in the day before.
@@ -356,13 +350,12 @@ class _Learning:
         model = LastingModel(news, self._windows(means), self.slices, self.n_rows, self.told)
         found = np.empty((len(self.fold), len(model.kinds)), dtype=np.float32)
         for k in range(_FOLDS):
-            windows, news = self._windows(means, k), self._news(k)
-            alone = LastingModel(news, windows, self.slices, self.n_rows)
+            alone = LastingModel(self._news(k), self._windows(means, k), self.slices, self.n_rows)
             for (start, _), (first, last) in zip(self.rows, self.parts, strict=True):
                 here = np.flatnonzero(self.fold[first:last] == k)
                 if len(here):
                     before = min(int(here[0]), DAY // self.n_rows)
-                    sums, counts = self._sums(news, start, len(here) + before, int(here[0]) - before)
+                    sums, counts = self._sums(alone.news, start, len(here) + before, int(here[0]) - before)
                     found[first + here] = alone.statistics(sums, counts, before)
         block = max(_LEAST_BLOCK, min(DAY, len(self.states) // _LEAST_BLOCKS)) // self.n_rows
         n_blocks = len(found) // block
