@@ -33,7 +33,7 @@ from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
 from ..server.watching.incidents import UNDECIDED, roots_per_step
 from ..server.watching.operating import SETTLING
 from ..server.watching.posterior import prior_weights
-from ..server.watching.slow import share_of_budget
+from ..server.watching.slow import spans_a_shift
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from ._base import explained
@@ -415,7 +415,7 @@ class FederatedRCADetector(WatchingDetector):
         """What is nominal; where messages are judged they have to do for this too."""
         rng = check_random_state(0 if self.random_state is None else self.random_state)
         prior = prior_weights(self.prior, server.names_)
-        watch = RootCauseServer(self.statistic, self._run_length, prior, rng, share_of_budget(self._period))
+        watch = RootCauseServer(self.statistic, self._run_length, prior, rng, spans_a_shift(self._period))
         self._root_cause = watch.fit(server, messages)
         has_inputs = any(message.inputs is not None for message in messages.values())
         if self._root_cause.is_whole and isinstance(server, MomentServer) and not has_inputs:

@@ -13,8 +13,17 @@ from .bends import CurvedResponse, shown
 from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_codes, is_glitch, revised
 from .incidents import DECIDED, HORIZON, LOOKBACK, OUTSIDE, Incident, Verdict
 from .inputs import Followed, bare_nominal, states_of, without_response
+from .lasting import KINDS, SPREADS
 from .learning import learned_plant
-from .nominal import NominalRows, OffSubspace, curved_causes, off_subspace, rows_to_learn_from, scale_dispersion
+from .nominal import (
+    NominalRows,
+    OffSubspace,
+    by_way_of_others,
+    curved_causes,
+    off_subspace,
+    rows_to_learn_from,
+    scale_dispersion,
+)
 from .operating import LARGE, OperatingPoint, fault_end
 from .posterior import (
     SURE,
@@ -30,7 +39,7 @@ from .posterior import (
     together,
     upstream,
 )
-from .slow import SLOW, WAIT, SlowWatch, root_of
+from .slow import SLOW, WAIT, SlowWatch, root_of, share_of_budget
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
 from .visited import visited
@@ -50,7 +59,7 @@ class RootCauseServer:
 
     `statistic` is "both", "energy" or "shift", `run_length` the wanted number of steps between false alarms,
     all units and statistics together, `prior`, (n_units,), the prior probability of each unit being the root,
-    `rng` a RandomState, and `share` that of the budget that is for what lasts.
+    `rng` a RandomState, and `is_long` says whether windows of what lasts span a shift.
     """
 
     new_state = StreamState
@@ -62,9 +71,9 @@ class RootCauseServer:
     slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
-    def __init__(self, statistic, run_length, prior, rng, share=0.2):
+    def __init__(self, statistic, run_length, prior, rng, is_long=False):
         self.statistics = STATISTICS[statistic]
-        self.run_length, self.prior, self._rng, self.share = run_length, prior, rng, share
+        self.run_length, self.prior, self._rng, self.is_long = run_length, prior, rng, is_long
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -98,10 +107,7 @@ class RootCauseServer:
         whole = rows  # with what curves do to the states
         if self._bends is not None:
             moved = moved[rows_to_learn_from(record)[0]]
-            learned, whole = (
-                replace(learned, predicted=learned.predicted + moved),
-                NominalRows(rows.J, rows.x + moved, *rows[2:]),
-            )
+            learned, whole = replace(learned, predicted=learned.predicted + moved), rows._replace(x=rows.x + moved)
         self.is_whole = learned.is_whole
         self.monitor, self.model = learned.monitor, learned.monitor.model
         self.level, self._causes = learned.level, learned.causes
@@ -113,8 +119,10 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
-        self.slow = SlowWatch.learn(whole, self.slices, self.run_length / self.share) if self.is_whole else None
-        run_length = self.run_length if self.slow is None else self.run_length / (1 - self.share)
+        told = KINDS if self._response is None and (self.is_long or self.level.moves) else SPREADS
+        share = share_of_budget(told, self.is_long)
+        self.slow = SlowWatch.learn(whole, self.slices, self.run_length / share, told) if self.is_whole else None
+        run_length = self.run_length if self.slow is None else self.run_length / (1 - share)
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
         self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length, self._rng)
         if self.slow is not None:
@@ -401,9 +409,8 @@ class RootCauseServer:
 
     def _lasting(self, rows, at, stop):
         """What lasts from a row on, a :class:`.slow.SlowRoot` by rows until `stop`; None where that is not watched."""
-        if self.slow is None or at < rows.first:
-            return None
-        return root_of(rows.rare[: stop - rows.first], at - rows.first, stop - at, self.prior)
+        is_told = self.slow is not None and at >= rows.first
+        return root_of(rows.rare[: stop - rows.first], at - rows.first, stop - at, self.prior) if is_told else None
 
     def _verdict(self, incident, rows, answers, lasting=None):
         """Verdict on an incident from the rows to judge it by and the answers of the shift statistic.
@@ -415,16 +422,20 @@ class RootCauseServer:
         if not explained([answer]):
             answer = self._onset_rule.revised(answer, rows, incident.detected)
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
-        since = rows.between(answer.start, rows.stop)
-        levels = since.levels[:, self.statistics.index(answer.statistic)]
-        reached = first_rows(levels > self.levels.thresholds[answer.statistic], answer.start)
+        since, begin = rows.between(answer.start, rows.stop), answer.start
+        if incident.before is not None:  # its alarm says nothing of who was first in this one
+            begin = max(begin, incident.before.last + 1)
+        levels = rows.between(begin, rows.stop).levels[:, self.statistics.index(answer.statistic)]
+        reached = first_rows(levels > self.levels.thresholds[answer.statistic], begin)
         probability, in_doubt = answer.probability.copy(), False
         if not noticed:
             slight = incident.is_slight and rows.stop > incident.last + _AWAITED
             probability *= expit(answer.evidence + (_SLIGHT if slight else _ALARMED))  # nothing happened is a candidate
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
-            probability = probability if self._curved is None else upstream(probability, reached, self._curved)
+            if self._curved is not None:
+                acting = by_way_of_others(self._causes | self._curved)
+                probability = upstream(probability, reached, self._curved, acting)
         if lasting is not None and not noticed:
             levels = rows.levels[max(incident.detected - rows.first, 0)].max(axis=1)
             surprised = any(levels[k] > self.levels.thresholds[name] for k, name in enumerate(self.statistics))
@@ -449,11 +460,11 @@ class RootCauseServer:
         start = max(incident.detected - lasting.age, rows.first)
         since = rows.between(start, rows.stop)
         reached = first_rows(since.levels[:, len(self.statistics)] > self.slow.threshold, start)
-        probability = lasting.probability * expit(lasting.largest - self.slow.threshold)  # nothing happened, too
+        # nothing happened is a candidate
+        probability = lasting.probability * expit(_SLIGHT + np.log(10) * (lasting.largest - self.slow.threshold))
         probability *= self._certainty(int(probability.argmax()), since.absent)
-        where = start, incident.detected, incident.last, incident.open
         kind = lasting.kind if probability.max() >= DECIDED else "undecided"
-        return Verdict(*where, SLOW, probability, reached, kind)
+        return Verdict(start, incident.detected, incident.last, incident.open, SLOW, probability, reached, kind)
 
     def _by_energy(self, rows, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""

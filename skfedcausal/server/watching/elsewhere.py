@@ -103,7 +103,7 @@ def _learned(server, messages, surprise):
     """
     x, there = states_of(JointRecord.from_messages(messages, names=server.names))
     statistic = "both" if len(server.statistics) > 1 else server.statistics[0]
-    learned = type(server)(statistic, server.run_length, server.prior, np.random.RandomState(0), server.share)
+    learned = type(server)(statistic, server.run_length, server.prior, np.random.RandomState(0), server.is_long)
     learned.elsewhere = Elsewhere(x[there].mean(axis=0), 1 / surprise)
     centred = learned.elsewhere.beyond(messages, server.names, server.slices)
     try:

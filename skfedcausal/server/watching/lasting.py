@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ...statespace.detection.energy import block_diagonal, block_sums
-from .rarity import NOTHING
+from .rarity import ABSENT, NOTHING
 
 CLOCKS = (16, 48, 96)  # rows of the windows
 LAGS = 4  # of a unit's own past in its news
@@ -33,6 +33,7 @@ N_SERIES = 5  # that are summed: states, two kinds of news, squares of these
 #: means, news given the others, its spread up and down.
 KINDS = SHIFT, LOUDER, QUIETER, GIVEN, NEWS, LOUDER_GIVEN, QUIETER_GIVEN = range(7)
 N_KINDS = len(CLOCKS) * len(KINDS)
+SPREADS = LOUDER, QUIETER, LOUDER_GIVEN, QUIETER_GIVEN
 _OF_STATISTIC = SHIFT, SHIFT, GIVEN, NEWS, LOUDER, QUIETER, LOUDER_GIVEN, QUIETER_GIVEN
 
 
@@ -205,11 +206,8 @@ class Window:
         others = _given_others(means.states[rows], slices, np.count_nonzero(rows) / clock)
         kinds = means.own, means.states, means.states - means.states @ others, means.given
         spreads = tuple(Spread.learn(series, rows, slices) for series in kinds)
-        loudness = []
-        for squares in (means.own_squares, means.given_squares):
-            known = _clipped(_loudness(squares, sums)[rows])
-            loudness.append((known.mean(axis=0), known.std(axis=0) + 1e-3))
-        return cls(others, spreads, tuple(loudness))
+        known = [_clipped(_loudness(squares, sums)[rows]) for squares in (means.own_squares, means.given_squares)]
+        return cls(others, spreads, tuple((loud.mean(axis=0), loud.std(axis=0) + 1e-3) for loud in known))
 
     def statistics(self, means, sums, doubt=1.0):
         """Statistics of each piece, (n_pieces, 8, n + n_units), NaN where there is no mean.
@@ -253,6 +251,7 @@ class LastingModel:
     windows: tuple
     slices: list
     n_rows: int  # of a piece
+    told: range | tuple = KINDS  # the kinds that it tells
 
     @property
     def sums(self):
@@ -280,12 +279,16 @@ class LastingModel:
         return np.nan_to_num(np.concatenate(found, axis=1), nan=NOTHING).reshape(len(pieces) - n_before, -1)
 
     def by_kind(self, rare):
-        """Largest values of each clock, kind and unit, (n_pieces, N_KINDS, n_units), of those of all statistics."""
+        """Largest return periods of each clock, kind and unit, (n_pieces, N_KINDS, n_units), of all statistics.
+
+        ABSENT for kinds that are not told.
+        """
         size, n_units = self.slices[-1].stop, len(self.slices)
         table = rare.reshape(len(rare), len(self.windows), len(_OF_STATISTIC), size + n_units)
         first = [b.start for b in self.slices]
         best = np.maximum(np.maximum.reduceat(table[..., :size], first, axis=-1), table[..., size:])
-        found = np.full((len(rare), len(self.windows), len(KINDS), n_units), -np.inf)
+        found = np.full((len(rare), len(self.windows), len(KINDS), n_units), ABSENT)
         for k, kind in enumerate(_OF_STATISTIC):
-            np.maximum(found[:, :, kind], best[:, :, k], out=found[:, :, kind])
+            if kind in self.told:
+                np.maximum(found[:, :, kind], best[:, :, k], out=found[:, :, kind])
         return found.reshape(len(rare), N_KINDS, n_units)

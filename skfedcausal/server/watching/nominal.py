@@ -239,10 +239,13 @@ def curved_causes(x, starts, slices, least=0.02):
     n = x.shape[1]
     shares = np.nan_to_num(np.corrcoef(left.T)[:n, n:] ** 2)
     shares = np.array([[shares[a, b].max() for b in slices] for a in slices])
-    curved = shares > least + _CURVED_ROWS / len(rows)
-    for _ in slices:
-        curved |= curved @ curved
-    return curved & ~np.eye(len(slices), dtype=bool)
+    return by_way_of_others(shares > least + _CURVED_ROWS / len(rows))
+
+
+def by_way_of_others(causes):
+    """Which units act on which, if only by way of others, (n_units, n_units), from which do so directly."""
+    itself = np.eye(len(causes), dtype=bool)
+    return np.linalg.matrix_power(causes | itself, len(causes)) & ~itself
 
 
 def usual_windows(held_out, slices, horizon, least):

@@ -220,15 +220,15 @@ def in_turn_of_alarms(probability, first_rows, disturbed):
     return revised
 
 
-def upstream(probability, first_rows, curved):
+def upstream(probability, first_rows, curved, acting):
     """The probabilities of an incident where units act on the likeliest root in a way that the model does not know.
 
-    `curved`, (n_units, n_units), says which act on which so. That of these which was in alarm no later than the root,
-    and first, has most of its probability.
+    `curved`, (n_units, n_units), says which act on which so, and `acting` which in any way. That of these which was in
+    alarm no later than the root, or is out of its reach, and first, has most of its probability.
     """
     root = int(probability.argmax())
     own = first_rows[root]
-    earlier = curved[root] & (first_rows >= 0) & ((first_rows <= own) | (own < 0))
+    earlier = curved[root] & (first_rows >= 0) & ((first_rows <= own) | (own < 0) | ~acting[:, root])
     sources = earlier & ~(curved & earlier).any(axis=1)
     if not sources.any():
         return probability

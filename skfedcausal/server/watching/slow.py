@@ -6,6 +6,9 @@ of hundreds of statistics would be judged by the very rows that made it the larg
 
 Only what is new counts. What stood high for a day, be it a fault that goes on or another way of running, counts from
 where it stood, so that it swallows no later fault.
+
+Levels are told where surprises forget them: where the longest window is a shift, or the nominal level moves by itself.
+Elsewhere surprises find what they find, and spreads alone are told: who is louder, and who is quieter.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +21,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from ...statespace.detection.energy import block_sums
 from ...statespace.episodes import episodes
 from . import lasting
-from .lasting import CLOCKS, GIVEN, KINDS, LAGS, LOUDER, N_KINDS, NEWS, QUIETER, SHIFT, LastingModel, Means
+from .lasting import CLOCKS, GIVEN, KINDS, LAGS, LOUDER, N_KINDS, NEWS, QUIETER, SHIFT, SPREADS, LastingModel, Means
 from .rarity import ABSENT, ReturnPeriods
 from .thresholds import GAP, alarm_runs
 
@@ -38,7 +41,7 @@ _LEAST_BLOCKS, _LEAST_BLOCK, _LEAST_DAYS = 60, 16, 10  # blocks of the nominal r
 _ALARMING = _places(SHIFT, LOUDER, QUIETER, GIVEN)  # news given others say who it is, not that there is something
 _LOUDEST = 1.05  # times its threshold that a level is at most, so that a louder surprise is another incident
 _STOOD, _FREE = 2.0, 1.5  # a kind counts beyond so many times its mean before, less that
-_HIGHEST_THRESHOLD, _LEAST_THRESHOLD = 12.0, 0.3
+_HIGH_THRESHOLD, _LEAST_THRESHOLD = 12.0, 0.3
 _AT_ONCE = 4096  # rows, a multiple of any piece
 
 _BY_ITSELF = _places(SHIFT, LOUDER, QUIETER)  # readings of a fault: sensors of its unit lie, and others saw nothing
@@ -46,10 +49,7 @@ _QUIETER, _CLEARLY = _places(QUIETER), 4.0  # and the return period from which i
 # Or its process moved, and others follow.
 _BY_OTHERS = _places(GIVEN, NEWS, lasting.LOUDER_GIVEN, lasting.QUIETER_GIVEN)
 _LEFT = 2.0  # return period, log10, below which nothing is left to be explained
-_PER_LEFT, _PER_OWN = (
-    0.5 * np.log(10),
-    0.5,
-)  # of log probability lost by what is left, and gained by what the unit shows
+_PER_LEFT, _PER_OWN = 0.5 * np.log(10), 0.5  # of log probability lost by what is left, gained by what the unit shows
 USUAL = 2.0  # return period of what a unit shows on any day
 _MOST_LEFT, _MOST_OWN = 12.0, 6.0
 WAIT = 32  # rows after an alarm by which its root is told
@@ -62,14 +62,18 @@ _NAMES = {SHIFT: "level", GIVEN: "level", NEWS: "level", LOUDER: "louder", lasti
 _NAMES |= {QUIETER: QUIET, lasting.QUIETER_GIVEN: QUIET}
 
 
-def share_of_budget(period):
-    """Share of the false-alarm budget that is for what lasts, of rows a `period` apart, a Timedelta or None.
+def spans_a_shift(period):
+    """Whether the longest window does, of rows a `period` apart, a Timedelta or None."""
+    return period is not None and DAY * period.total_seconds() >= _SHIFT_OF_WORK
+
+
+def share_of_budget(told, is_long):
+    """Share of the false-alarm budget that is for the kinds `told` of what lasts.
 
     Half where the longest window is a shift: surprises of some rows forget what is slow there. Elsewhere these find
     nearly all, and what is quieter is beyond any threshold.
     """
-    is_long = period is not None and DAY * period.total_seconds() >= _SHIFT_OF_WORK
-    return 0.5 if is_long else 0.2
+    return 0.05 if told == SPREADS else 0.5 if is_long else 0.2
 
 
 class SlowState(NamedTuple):
@@ -119,19 +123,18 @@ class SlowWatch:
     n_alarms: int = 0
 
     @classmethod
-    def learn(cls, rows, slices, run_length):
-        """From :class:`.nominal.NominalRows`; None where these are too few to tell what is rare."""
+    def learn(cls, rows, slices, run_length, told=KINDS):
+        """From :class:`.nominal.NominalRows`, the kinds `told`; None where rows are too few to tell what is rare."""
         if sum((stop - start) // DAY for start, stop in episodes(rows.starts, len(rows.x))) < _LEAST_DAYS:
             return None
         coordinates = lasting.Coordinates.learn(rows.x, rows.distance, slices)
-        learning = _Learning(coordinates.of(rows.x, rows.distance), rows.starts, coordinates.slices)
+        learning = _Learning(coordinates.of(rows.x, rows.distance), rows.starts, coordinates.slices, told)
         rare, model, rarity = learning.held_out_twice()
         watch = cls(coordinates, model, rarity)
         news = np.concatenate([watch.news(rare[i:j]) for i, j in learning.parts])
         top = news[:, _ALARMING].max(axis=(1, 2))
         threshold = _threshold(top, model.n_rows, len(rows.x) / run_length)
-        n_alarms = len(alarm_runs(top > threshold, DAY // model.n_rows))
-        return replace(watch, threshold=threshold, n_alarms=n_alarms)
+        return replace(watch, threshold=threshold, n_alarms=len(alarm_runs(top > threshold, DAY // model.n_rows)))
 
     def news(self, rare, before=None):
         """What return periods (n_pieces, N_KINDS, n_units) are beyond what they were in the day before.
@@ -267,7 +270,8 @@ def _threshold(top, n_rows, wanted):
 
     Fewer than one alarm is one that comes once in as many records.
     """
-    tried = np.arange(_HIGHEST_THRESHOLD, _LEAST_THRESHOLD, -0.02)
+    beyond_usual = np.arange(max(top.max(), _HIGH_THRESHOLD), _HIGH_THRESHOLD, -1.0)  # of a record with upsets
+    tried = np.concatenate([beyond_usual, np.arange(_HIGH_THRESHOLD, _LEAST_THRESHOLD, -0.02)])
     n_alarms = (len(alarm_runs(top > level, DAY // n_rows)) for level in tried)
     beyond = next((k for k, n in enumerate(n_alarms) if n > max(wanted, 1.0)), len(tried))
     return float(tried[max(beyond - 1, 0)] + max(0.0, -np.log10(wanted)))
@@ -276,8 +280,8 @@ def _threshold(top, n_rows, wanted):
 class _Learning:
     """A nominal record, (n_samples, n), in pieces: what stretches of it are like by what the others teach."""
 
-    def __init__(self, states, starts, slices):
-        self.states, self.slices = states, slices
+    def __init__(self, states, starts, slices, told):
+        self.states, self.slices, self.told = states, slices, told
         self.n_rows = _ROWS_EACH
         while len(states) > _MOST_PIECES * self.n_rows and self.n_rows < _LONGEST_PIECE:
             self.n_rows *= 2
@@ -343,16 +347,15 @@ class _Learning:
         """Return periods of all pieces by models and tails of other stretches; and the model and tails of all."""
         news = self._news()
         means = self._means([self._sums(news, start, n) for start, n in self.rows])
-        model = LastingModel(news, self._windows(means), self.slices, self.n_rows)
+        model = LastingModel(news, self._windows(means), self.slices, self.n_rows, self.told)
         found = np.empty((len(self.fold), len(model.kinds)), dtype=np.float32)
         for k in range(_FOLDS):
-            windows, news = self._windows(means, k), self._news(k)
-            alone = LastingModel(news, windows, self.slices, self.n_rows)
+            alone = LastingModel(self._news(k), self._windows(means, k), self.slices, self.n_rows)
             for (start, _), (first, last) in zip(self.rows, self.parts, strict=True):
                 here = np.flatnonzero(self.fold[first:last] == k)
                 if len(here):
                     before = min(int(here[0]), DAY // self.n_rows)
-                    sums, counts = self._sums(news, start, len(here) + before, int(here[0]) - before)
+                    sums, counts = self._sums(alone.news, start, len(here) + before, int(here[0]) - before)
                     found[first + here] = alone.statistics(sums, counts, before)
         block = max(_LEAST_BLOCK, min(DAY, len(self.states) // _LEAST_BLOCKS)) // self.n_rows
         n_blocks = len(found) // block

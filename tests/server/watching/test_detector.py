@@ -55,7 +55,7 @@ def plant():
 def fitted(plant, statistic="both", run_length=200.0):
     _, messages, server = plant
     prior = np.array([0.5, 0.3, 0.2])
-    watch = RootCauseServer(statistic, run_length, prior, np.random.RandomState(0), share=0.5)
+    watch = RootCauseServer(statistic, run_length, prior, np.random.RandomState(0), is_long=True)
     return watch.fit(server, messages)
 
 

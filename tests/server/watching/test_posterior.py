@@ -632,12 +632,22 @@ def test_units_without_prior_are_never_the_root_nor_spoil_the_scale():
 
 
 @pytest.mark.parametrize(
-    ("first_rows", "first"),
-    [([4, 5, 6], 0), ([4, 4, 4], 0), ([7, 5, 6], 1), ([-1, -1, 6], 2), ([-1, 4, -1], 1)],
+    ("first_rows", "back", "first"),
+    [
+        ([4, 5, 6], True, 0),
+        ([4, 4, 4], True, 0),
+        ([7, 5, 6], True, 1),
+        ([7, 5, 6], False, 0),
+        ([-1, -1, 6], True, 2),
+        ([-1, 4, -1], True, 1),
+        ([-1, 8, 6], True, 2),
+        ([-1, 8, 6], False, 1),
+    ],
 )
-def test_of_units_that_act_on_the_root_unforeseen_the_first_in_alarm_is_it(first_rows, first):
-    """Those that are moved by another of them are none."""
+def test_of_units_that_act_on_the_root_unforeseen_the_first_in_alarm_is_it(first_rows, back, first):
+    """Those that are moved by another of them are none; who is out of the root's reach may be in alarm after it."""
     curved = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0]], dtype=bool)
-    found = upstream(np.array([0.0, 0.0, 1.0]), np.array(first_rows), curved)
+    acting = curved | (curved.T if back else False)
+    found = upstream(np.array([0.0, 0.0, 1.0]), np.array(first_rows), curved, acting)
     assert found.argmax() == first
     assert_allclose(found.sum(), 1.0)

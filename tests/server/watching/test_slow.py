@@ -8,10 +8,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import FederatedRCADetector
-from skfedcausal.server.watching.lasting import GIVEN, KINDS, N_KINDS, QUIETER, SHIFT
+from skfedcausal.server.watching.lasting import CLOCKS, GIVEN, KINDS, N_KINDS, QUIETER, SHIFT, SPREADS
 from skfedcausal.server.watching.nominal import NominalRows
 from skfedcausal.server.watching.rarity import ABSENT, NOTHING, ReturnPeriods
-from skfedcausal.server.watching.slow import Pulses, SlowWatch, root_of
+from skfedcausal.server.watching.slow import Pulses, SlowWatch, root_of, share_of_budget
 from skfedcausal.server.watching.thresholds import GAP
 
 UNITS = "ABC"
@@ -171,3 +171,33 @@ def test_records_of_hardly_any_measurements_are_refused_in_a_sentence(share):
 
 def test_kinds_are_numbered_in_their_order():
     assert list(KINDS) == list(range(len(KINDS)))
+
+
+def test_levels_are_told_where_windows_are_long_and_no_inputs_move_the_plant(detector):
+    """Elsewhere surprises forget nothing, and what is left to be told is who is quieter or louder."""
+    usual = record(3000, 0)
+    points = {"A": np.repeat(np.random.default_rng(1).normal(size=(60, 1)), 50, axis=0)}
+    untimed = FederatedRCADetector(false_alarm_rate=1e-3).fit(usual.reset_index(drop=True))
+    moved = FederatedRCADetector(false_alarm_rate=1e-3).fit(usual, inputs=points)
+    told = [set(one._root_cause.slow.model.told) for one in (detector, untimed, moved)]
+    assert told == [set(KINDS), set(SPREADS), set(SPREADS)]
+    assert share_of_budget(SPREADS, is_long=True) < share_of_budget(KINDS, is_long=False)
+
+
+def test_a_nominal_record_with_upsets_keeps_the_budget():
+    """What one stretch has and no other lets expect is rarer than anything, and is no alarm more than asked for."""
+    x = states(4000, 0)
+    for begin in (100, 340, 580):
+        x[begin : begin + 60, :2] = 0.0
+    watch = SlowWatch.learn(NominalRows(np.eye(6), x, np.zeros((4000, 3)), (0,), []), SLICES, 2000.0)
+    assert watch.n_alarms <= 2
+
+
+def test_kinds_that_are_not_told_are_absent():
+    rows = NominalRows(np.eye(6), states(2000, 0), np.zeros((2000, 3)), (0,), [])
+    watch = SlowWatch.learn(rows, SLICES, 1000.0, SPREADS)
+    _, rare, _ = watch.rows(states(200, 1) + 2, np.zeros((200, 3)), np.ones((200, 3), dtype=bool), None)
+    by_kind = rare.reshape(len(rare), len(CLOCKS), len(KINDS), 3)
+    others = [kind for kind in KINDS if kind not in SPREADS]
+    assert (by_kind[:, :, others] == ABSENT).all()
+    assert (by_kind[-1][:, SPREADS] > ABSENT).all()
