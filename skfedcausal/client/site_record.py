@@ -260,8 +260,8 @@ def _read_table(settings, modes):
         raise SettingsError(f"{settings.data}: {error}") from None
     if plant.fix_first and not (settings.anyway or settings.fix):
         raise SettingsError(
-            f"{settings.data}: fix first. {' '.join(plant.fix_first)} Give `fix = ['all']` in [site], or "
-            "`anyway = true`."
+            f"{settings.data}: fix first. {' '.join(plant.fix_first)} Give `fix = ['all']` in [site] (`init "
+            "--fix all`), or `anyway = true`."
         )
     columns = tuple(name.partition(SEPARATOR)[2] for name in plant.frame)
     clock, lengths, times = None, plant.lengths, plant.frame.index
