@@ -355,7 +355,7 @@ class SiteModes:
         if lacking.any():
             warn(
                 f"{int(lacking.sum())} rows at the start of an episode lack {self.column!r}, and no row before tells "
-                "their mode: they are taken as missing measurements. The watch goes on.",
+                "their mode: they are taken as missing measurements. Monitoring continues.",
             )
         if (unknown | lacking).any():
             outputs = np.array(outputs)

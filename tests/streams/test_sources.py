@@ -259,7 +259,7 @@ def test_an_opc_ua_server_that_is_not_there_is_named():
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("live.csv", "is no source; give 'csv:live.csv'"),
+        ("live.csv", "is not a source; give 'csv:live.csv'"),
         ("mqtt://plant:hush@broker/rows", "The address holds a password"),
         ("ftp://plant:hush@broker/rows", "is no source"),
         ("mqtt://broker", "has no broker or topic"),

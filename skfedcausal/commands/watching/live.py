@@ -86,7 +86,7 @@ def _bound(host, port):
     except OSError as error:
         one.close()
         raise OSError(
-            f"The live page cannot be at {host}:{port} ({error.strerror}); give another port in [live]."
+            f"The live page cannot be served at {host}:{port} ({error.strerror}); give another port in [live]."
         ) from None
     return one
 
@@ -150,7 +150,7 @@ def app(watch, token="", outboxes=()):
         except (ValueError, KeyError, TypeError):
             return PlainTextResponse("Give incident, by and comment as JSON.", 400)
         if not by or incident not in watch.incidents.known:
-            return PlainTextResponse("Give a name and an incident that is known.", 400)
+            return PlainTextResponse("Give a name and a known incident.", 400)
         watch.asked.put((incident, by[:100], comment[:_LONGEST], now_told()))
         return JSONResponse({"ok": True}, 202)
 
@@ -276,17 +276,17 @@ def metrics_of(watch, outboxes=()):
         "Rows that were left out.",
         [(f'{{why="{w}"}}', n) for w, n in left_out.items()],
     )
-    add("clock_set_total", "counter", "How often the clock of the source was set.", [("", clock["set"])])
+    add("clock_set_total", "counter", "How often the clock of the source was reset.", [("", clock["set"])])
     add("incidents_total", "counter", "Incidents.", [("", watch.incidents.n_incidents)])
     add(
         "incidents_open",
         "gauge",
-        "Incidents that go on and nobody has acknowledged.",
+        "Active incidents that nobody has acknowledged.",
         [("", len(watch.incidents.open))],
     )
     add("last_row_age_seconds", "gauge", "Seconds since the last row came.", [("", watch.age)])
     add("up", "gauge", "1 if rows come.", [("", float(not watch.is_quiet))])
     add("state_kept", "gauge", "1 if the state can be kept.", [("", float(not watch.problem))])
     waiting = [(f'{{teller="{outbox.name}"}}', outbox.state["waiting"]) for outbox in outboxes]
-    add("waiting_events", "gauge", "Events that wait for who is to be told.", waiting)
+    add("waiting_events", "gauge", "Events that wait to be sent.", waiting)
     return "\n".join(lines) + "\n"

@@ -97,7 +97,7 @@ class LiveSettings:
 
     def __post_init__(self):
         if self.token_file is None and self.host not in _LOCAL:
-            raise SettingProblems([("host", f"{self.host!r}; others may look with a token only: give `token_file`.")])
+            raise SettingProblems([("host", f"{self.host!r}; access from elsewhere needs a token: give `token_file`.")])
 
     @property
     def token(self):
@@ -138,14 +138,14 @@ class WatchSettings:
         if self.webhook and not (
             urlsplit(self.webhook).scheme in ("http", "https") and urlsplit(self.webhook).hostname
         ):
-            problems.append(("webhook", f"{self.webhook!r} is no address; give 'http://host/path'."))
+            problems.append(("webhook", f"{self.webhook!r} is not an address; give 'http://host/path'."))
         if not self.nominal.is_file():
             problems.append(("nominal", f"{str(self.nominal)!r}: there is no such file."))
         try:
             if self.tz is not None:
                 ZoneInfo(self.tz)
         except (ZoneInfoNotFoundError, ValueError):
-            problems.append(("tz", f"{self.tz!r} is no time zone; give its name, such as 'Europe/Berlin'."))
+            problems.append(("tz", f"{self.tz!r} is not a time zone; give its name, such as 'Europe/Berlin'."))
         try:
             read_fixes(self.fix)
         except ValueError as error:
