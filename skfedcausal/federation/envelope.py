@@ -80,9 +80,7 @@ class Envelope:
         found, payload = read_envelope(frame, key, max_bytes)
         for name in _ADDRESS:
             if getattr(found, name) != (value := getattr(self, name)):
-                raise PacketError(
-                    f"Packet is of {name} {getattr(found, name)!r}, not {value!r}: sent again or misdirected."
-                )
+                raise PacketError(f"Packet is of {name} {getattr(found, name)!r}, not {value!r}: late or misrouted.")
         return payload
 
 

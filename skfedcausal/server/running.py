@@ -297,8 +297,7 @@ def check_models(known, record, absent):
         if usual.shape != J.shape or np.abs(usual - J).max() > _SAME * np.abs(J).max():
             raise ValueError(
                 f"Unit {name!r} sees its states otherwise than in the batches before: its model, or the sensors that "
-                "it has, are not the same. Sums of both do not add; start afresh with its new model "
-                "(`inspection.renew`)."
+                "it has, are not the same. Sums of both do not add; begin with its new model (`inspection.renew`)."
             )
 
 

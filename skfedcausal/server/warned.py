@@ -61,8 +61,7 @@ def warn_of_climb(n_iter, gradient_norm, tol):
         left = "links still came and went"
     warn(
         f"The likelihood did not converge: after {n_iter} iterations {left}. Raise max_iter or "
-        "max_time, give fewer states or more data; far from the maximum no link can be "
-        "decided.",
+        "max_time, give fewer states or more data; far from the maximum no link can be decided.",
         ConvergenceWarning,
     )
 

@@ -168,11 +168,6 @@ class PlantModel(InnovationModel):
         """Covariance of the states as measured beside the states, (n, n)."""
         return np.linalg.pinv(self.J, hermitian=True)
 
-    @cached_property
-    def innovation_cov(self):
-        """Covariance of the innovations of rows measured as usual, (n, n): it turns scaled ones into these."""
-        return self.settled[: self.n_states, : self.n_states] + self.noise
-
     def follow(self, seen, mean=None, P=None):
         """The :class:`FilteredRows` of consecutive :class:`SeenRows` of an episode.
 
