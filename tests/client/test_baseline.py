@@ -384,7 +384,7 @@ def test_columns_that_are_their_baseline_alone_are_ignored_or_refused(option, co
     alone = column(t)[:, None] + level
     with pytest.raises(ValueError, match="Nothing is left in any column of the unit"):
         KalmanClient(baseline=Baseline(**option)).fit(alone)
-    with pytest.warns(UserWarning, match="Columns 1 of the unit are nothing beside their seasons, trend"):
+    with pytest.warns(UserWarning, match="Columns 1 of the unit are fully explained by their seasons, trend"):
         client = KalmanClient(baseline=Baseline(**option)).fit(np.hstack([noise[:, :1], alone, noise[:, 1:]]))
     assert client.transform(np.hstack([noise[:, :1], alone, noise[:, 1:]])).shape[1] <= 2
     faint = 1e-5 if level else 1e-7  # which is more than rounding

@@ -261,7 +261,7 @@ def test_an_opc_ua_server_that_is_not_there_is_named():
     [
         ("live.csv", "is not a source; give 'csv:live.csv'"),
         ("mqtt://plant:hush@broker/rows", "The address holds a password"),
-        ("ftp://plant:hush@broker/rows", "is no source"),
+        ("ftp://plant:hush@broker/rows", "is not a source"),
         ("mqtt://broker", "has no broker or topic"),
     ],
 )
