@@ -34,7 +34,6 @@ def main(arguments):
 def init(options):
     """Ask what was not given and write both files; neither is left where the settings cannot be used."""
     said = {name: getattr(options, name) or _asked(question) for name, question in _QUESTIONS.items()}
-    said |= {"fix": options.fix and options.fix.split(","), "tz": options.tz}
     stem = file_name(said["name"])
     settings, key = (options.to / f"{stem}.{kind}" for kind in ("toml", "key"))
     for path in (settings, key):
@@ -42,7 +41,7 @@ def init(options):
             raise SettingsError(f"{path} already exists. Give another name or another folder (--to).")
     for name in ("data", "folder"):  # read from where the settings are
         said[name] = str(Path(said[name]).absolute())
-    said["key"] = key.name
+    said |= {"fix": options.fix and options.fix.split(","), "tz": options.tz, "key": key.name}
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in said.items() if value]
     options.to.mkdir(parents=True, exist_ok=True)
     write_key(key)
