@@ -1,11 +1,14 @@
 """Configuration of the Sphinx site: ``python -m sphinx -W -b html docs docs/_build``."""
 
+import inspect
 import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "extensions")]
+
+from sphinx.util.inspect import stringify_signature  # noqa: E402
 
 from skfedcausal import __version__  # noqa: E402
 
@@ -40,12 +43,27 @@ _foreign += ", BaseException"
 autodoc_default_options = {"members": True, "inherited-members": _foreign}
 autodoc_typehints = "none"  # parameters say what they may be, in words
 numpydoc_show_class_members = False
+toc_object_entries_show_parents = "hide"  # the column on the right has room for the names of methods alone
+
+
+def setup(app):
+    """Classes that are called through a metaclass show the parameters of their ``__init__``."""
+
+    def own_parameters(app, what, name, obj, options, signature, returns):
+        if what == "class" and signature and "**settings" in signature:
+            own = inspect.signature(obj)
+            return stringify_signature(own, show_annotation=False, show_return_annotation=False), returns
+        return None
+
+    app.connect("autodoc-process-signature", own_parameters)
+
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"skfedcausal {version}"
 html_logo = html_favicon = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}  # else the theme reports an error in the browser's console
 html_theme_options = {
     "logo": {"text": "skfedcausal"},
     "github_url": "https://github.com/skfedcausal/skfedcausal",

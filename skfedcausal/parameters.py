@@ -25,7 +25,7 @@ class ParameterGroup(BaseEstimator):
     _parameter_constraints: dict[str, Any] = {}
 
     def check(self) -> None:
-        """Refuse values that cannot be meant.
+        """Refuse invalid values.
 
         Raises
         ------

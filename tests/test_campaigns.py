@@ -156,7 +156,7 @@ def test_a_budget_that_the_record_cannot_support_is_told_once():
         FederatedRCADetector().fit(short)
     said = [str(one.message) for one in told]
     assert [message.startswith("One false alarm per 1000") for message in said].count(True) == 1
-    assert any("They are taken for" in message for message in said)
+    assert any("They are taken as" in message for message in said)
 
 
 def test_levels_need_rows_and_states(campaigns, detector):

@@ -104,7 +104,7 @@ def validated(record):
 
 WARNED = {
     "prefix with _": (lambda: granger(FRAME.rename(columns=lambda c: c.replace("__", "_"))), "client__sensor"),
-    "rows shuffled": (lambda: granger(SHUFFLED), "in no order of time.*X.sort_index"),
+    "rows shuffled": (lambda: granger(SHUFFLED), "not in time order.*X.sort_index"),
     "records below each other": (lambda: granger(STACKED), "2 records stand .*of 300, 300 rows.*lengths"),
     "gap of four days": (lambda: granger(GAP), "no rows between .* NaN"),
     "KFold shuffled": (lambda: validated(FRAME), "shuffle=True"),

@@ -264,7 +264,7 @@ def test_a_mode_of_the_plant_that_is_new_is_named_and_learned(detector):
             {"recipe": np.where(np.arange(2500) == 7, "cleaning", WORDS[MODE])},
             "Mode.s. 'cleaning' in 'unit0__recipe'",
         ),
-        ({}, {"recipe": np.arange(2500)}, "2500 different values in 2500 rows: it tells no mode"),
+        ({}, {"recipe": np.arange(2500)}, "2500 different values in 2500 rows: it does not name a mode"),
         ({"baseline__levels": "episode"}, {}, "mode='recipe' and levels='episode' do not go together"),
         ({"evidence": "flags"}, {}, "mode='recipe' and evidence='flags' do not go together"),
         ({}, {"recipe": [None, *WORDS[MODE[1:]]]}, "missing values at the start of an episode"),

@@ -332,10 +332,10 @@ def test_single_rows_may_be_flat_and_streams_asynchronous(detector):
         (lambda X: X.drop(columns=X.columns[0]), "'unit0__s0' are missing from the batch"),
         (lambda X: X.assign(other__x=1.0), "'other__x' of the batch were not there"),
         (lambda X: X.set_axis(X.index - pd.Timedelta("70min")), "go back to"),
-        (lambda X: X.set_axis(X.index + pd.Timedelta("1D")), "the watch begins anew"),
-        (lambda X: X.astype(object).mask(X > 0, "on"), "hold something else than numbers: taken as missing"),
+        (lambda X: X.set_axis(X.index + pd.Timedelta("1D")), "monitoring restarts"),
+        (lambda X: X.astype(object).mask(X > 0, "on"), "hold something other than numbers: taken as missing"),
         (lambda X: X.mask(X > 0, np.inf), "are infinite: taken as missing"),
-        (lambda X: X.sample(frac=1.0, random_state=0), "in no order of time: they are sorted"),
+        (lambda X: X.sample(frac=1.0, random_state=0), "not in time order: they are sorted"),
         (lambda X: X.tz_localize("UTC"), "have a zone and those before have none"),
         (lambda X: pd.concat([X, X.iloc[:, :1]], axis=1), "'unit0__s0' of the batch came more than once"),
         (lambda X: X.set_axis([f"other__{k}" for k in range(X.shape[1])], axis=1), "is left out. A batch has none of"),
@@ -383,9 +383,9 @@ def test_units_that_come_with_other_rows_are_taken_as_missing(detector):
 def test_a_stop_inside_a_batch_begins_the_watch_anew(timed):
     X = framed(simulate(500, seed=11, fault=1, size=1.5))
     late = X.iloc[100:].set_axis(X.index[100:] + pd.Timedelta("1D"))
-    with pytest.warns(StreamWarning, match="the watch begins anew"):
+    with pytest.warns(StreamWarning, match="monitoring restarts"):
         joined = list(timed.incidents(iter([pd.concat([X.iloc[:100], late])])))[-1]
-    with pytest.warns(StreamWarning, match="the watch begins anew"):
+    with pytest.warns(StreamWarning, match="monitoring restarts"):
         apart = pd.concat(timed.incidents(iter([X.iloc[:100], late])))
     pd.testing.assert_frame_equal(joined, apart.reset_index(drop=True))
 
@@ -496,7 +496,7 @@ def test_the_command_goes_on_whatever_comes(tmp_path, nominal):
         [sys.executable, "-m", "skfedcausal", "watch", str(tmp_path / "watch.toml")], capture_output=True, text=True
     )
     assert told.returncode == 3, told.stderr
-    for words in ("'other__x'", "'unit0__s1'", "came twice", "begins anew", "1 lines of"):
+    for words in ("'other__x'", "'unit0__s1'", "came twice", "restarts after the gap", "1 lines of"):
         assert words in told.stderr
     assert "was not written" not in told.stderr
     assert "500 rows so far" in (tmp_path / "watch.html").read_text()
@@ -623,7 +623,7 @@ def test_an_incident_that_is_none_is_named(timed):
 def test_times_in_place_of_measurements_are_missing(timed):
     X = framed(simulate(60, seed=11))
     spoiled = X.assign(unit2__s0=X.index)
-    with pytest.warns(StreamWarning, match="'unit2__s0' of the batch hold something else than numbers"):
+    with pytest.warns(StreamWarning, match="'unit2__s0' of the batch hold something other than numbers"):
         found = list(timed.incidents(iter([spoiled])))
     empty = list(timed.incidents(iter([X.assign(unit2__s0=np.nan)])))
     pd.testing.assert_frame_equal(found[0], empty[0])

@@ -196,7 +196,7 @@ class LearnedBaseline:
                     warn(
                         f"{int(new.sum())} rows of {term.name} are in mode(s) "
                         f"{listed(np.unique(came[new]).tolist())}, which did not occur in `fit`: they are taken as "
-                        "missing. The watch goes on.",
+                        "missing. Monitoring continues.",
                     )
                     Y = np.where(new[:, None], np.nan, Y)
                     Y[new, term.where] = term.labels[0]

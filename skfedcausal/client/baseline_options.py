@@ -11,7 +11,7 @@ from ..parameters import Grouped, ParameterGroup
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Baseline(ParameterGroup):
-    """What of a record is no news: its operating point, seasons, trend, modes and levels.
+    """What in a record is expected: its operating point, seasons, trend, modes and levels.
 
     A :class:`~skfedcausal.KalmanClient` removes it from its own record before anything is learned, and adds it to
     predictions again. A :class:`~skfedcausal.FederatedRCADetector` has `levels` and `mode`, of the whole plant, for
@@ -27,21 +27,21 @@ class Baseline(ParameterGroup):
         most; a dict gives their number by period). "auto" finds the periods by a test for lines.
     trend : {"linear", "smooth"} or int, default=None
         Trend removed by the unit: a line, or a natural cubic spline of as many degrees of freedom ("smooth": 8).
-        It goes on as a line after the record.
+        It continues as a line after the record.
     mode : str, int or array-like of shape (n_samples,), default=None
         Column of the record that says in which mode the unit or the plant is (an operating mode, a holiday),
         or the labels themselves. Each mode has a level of its own; the column is no measurement any more. What names
         of columns a detector takes, and what it does about modes that are new, its own page says.
     levels : {"auto", "episode", "wander"} or float, default="auto"
         "episode": each episode has a level of its own. A number of rows has the level of a sensor move as well: what is
-        slower than such a period is taken off. "wander" finds the period of sensors that are random walks beside
+        slower than such a period is removed. "wander" finds the period of sensors that are random walks beside
         their noise, and none where they stay. None: one level for all rows. "auto" is None for a unit; a detector
         then looks for a few levels between which the nominal record shifts. It knows neither "wander" nor periods.
     profile : {"auto", "calendar"} or None, default="auto"
         Removes what the times of rows predict, where that pays on held-out segments of the record: the level by
         time of day (and weekend, of two weeks or more) or the year, and up to three seasons that nobody named, which
-        show as sharp lines of the spectrum. "calendar" is the first alone, of rows up to half an hour apart, and what a
-        detector takes "auto" for: a fault may have a period. Nothing of rows without times, or under privacy.
+        show as sharp lines of the spectrum. "calendar" is the first alone, of rows up to half an hour apart, and what
+        "auto" means to a detector: a fault may have a period. Nothing without times, or under privacy.
 
     Examples
     --------

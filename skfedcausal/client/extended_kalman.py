@@ -28,7 +28,7 @@ _CHECKS = {"dtype": float, "ensure_all_finite": "allow-nan"}
 
 @dataclass(repr=False, eq=False)
 class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, BaseEstimator):
-    """Extended Kalman filter of one unit (eq. 1 and 2 of [1]_).
+    """Extended Kalman filter of one unit: equations 1 and 2 of [1]_.
 
     The model is ``x[t] = f(x[t-1]) + w``, ``y[t] = h(x[t]) + v``. Give both maps as functions with the
     covariances, or none of them: then the unit learns f and h itself from nominal measurements, on the
@@ -46,7 +46,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
     Q, R : array-like, default=None
         Covariances of w and v.
     n_states : int, default=2
-        States to learn, at most as many as there are independent columns. Of no meaning with given maps.
+        States to learn, at most as many as there are independent columns. Ignored with given maps.
     hidden : int, default=32
         Tanh units of the default networks, half as many as there are pairs of successive rows at most.
     random_state : int, RandomState instance or None, default=None
@@ -234,7 +234,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
         Y : ndarray of shape (n_samples, n_features)
             NaN where missing.
         after : tuple of ndarray, default=None
-            Filtered state of the row before the first and its covariance, to go on where a stream stopped;
+            Filtered state of the row before the first and its covariance, to continue where a stream stopped;
             None starts an episode.
 
         Returns

@@ -67,12 +67,12 @@ class KalmanClient(HasBaseline, UnitClient):
     n_states : int or "auto", default="auto"
         Number of states to identify. "auto" chooses at most one per sensor: those that the past predicts by
         sequential tests of canonical correlations, or more where they do not explain how sensors vary
-        together within a row, or where both tell of a further one. A larger number, at most five per
+        together within a row, or where both indicate a further one. A larger number, at most five per
         sensor, gives dynamics of higher order; a server then has less to go by, and may refuse.
     gain : array-like of shape (n_states, n_features), default=None
         A chosen constant gain K: the filter is then ``h[t] = A h[t-1] + B u[t-1]`` plus ``K (y[t] - mean - C
         h[t])``, as Algorithm 1 of the first paper has it. None is the Kalman gain, from the stationary
-        covariance on. Likelihoods and messages go by Q and R all the same.
+        covariance on. Likelihoods and messages still use Q and R.
     baseline : Baseline, default=None
         What the unit removes from its own record because row numbers alone predict it,
         ``Baseline(harmonics=24, trend="linear")``: the operating point, seasons, a trend, modes and levels of episodes,
@@ -96,7 +96,7 @@ class KalmanClient(HasBaseline, UnitClient):
         Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
     baseline_ : object or None
-        What was taken off, as it was learned.
+        What was removed, as it was learned.
     n_features_in_ : int
     feature_names_in_ : ndarray of str of shape (n_features,)
 
@@ -194,7 +194,7 @@ class KalmanClient(HasBaseline, UnitClient):
         Raises
         ------
         ValueError
-            If shapes do not fit, a given matrix cannot be meant, the record is too short or every column is
+            If shapes do not fit, a given matrix is invalid, the record is too short or every column is
             constant.
 
         Warns

@@ -286,8 +286,8 @@ def monitored(client, Y, starts, again):
                 client = again(wanted)
     if client.n_states_ > d:
         raise ValueError(
-            f"Got n_states={client.n_states_} for a unit with fewer sensors that vary, {d}: to be watched it has at "
-            "most as many states as sensors. Give a smaller n_states."
+            f"Got n_states={client.n_states_} for a unit with fewer sensors that vary, {d}: to be monitored it may "
+            "have at most as many states as sensors. Give a smaller n_states."
         )
     monitor = UnitMonitor.learn(client, in_use(client, Y), starts)
     return monitored_by(client, monitor.model), monitor

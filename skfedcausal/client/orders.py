@@ -102,7 +102,7 @@ def client_with_sensors(client, Y, starts, U, sensors):
     most = n_named(p, d)
     if not (0 < len(sensors) <= most and sensors[0] >= 0 and sensors[-1] < d):
         raise PacketError(
-            f"It was told to make its sensors {sensors.tolist()} states of their own; of {d} sensors {most} at most "
+            f"It was asked to make its sensors {sensors.tolist()} states of their own; of {d} sensors {most} at most "
             "may be."
         )
     return _with_loadings(client, Y, starts, U, np.hstack([model.C, np.eye(d)[:, sensors]]))

@@ -136,8 +136,8 @@ def warn_of_determined_inputs(name, Y, U):
     if len(determined):
         warn(
             f"Measurements of unit {name!r} determine its inputs number {', '.join(map(str, determined))} (from 0) "
-            "of the same row: only a controller moves them. Their effects cannot be told from the unit's own dynamics, "
-            "no estimate or standard error can be trusted. Move the set points, or leave these inputs out.",
+            "of the same row: only a controller moves them. Their effects cannot be separated from the unit's own "
+            "dynamics, no estimate or standard error can be trusted. Move the set points, or leave these inputs out.",
         )
 
 

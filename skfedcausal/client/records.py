@@ -109,10 +109,10 @@ def left_columns(Y, rest, active, name, columns):
     labels = ", ".join(str(i) if columns is None else str(columns[i]) for i in gone)
     if len(gone) == len(at):
         raise ValueError(
-            f"Nothing is left of any column of {name} ({labels}) beside its seasons, trend, modes and levels: there is "
-            "nothing to model. Leave the unit out, or ask for less of them to be taken off."
+            f"Nothing is left in any column of {name} ({labels}) beside its seasons, trend, modes and levels: there is "
+            "nothing to model. Leave the unit out, or remove fewer of them."
         )
-    warn(f"Columns {labels} of {name} are nothing beside their seasons, trend, modes and levels, and are ignored.")
+    warn(f"Columns {labels} of {name} are fully explained by their seasons, trend, modes and levels, and are ignored.")
     left = active.copy()
     left[gone] = False
     return left
@@ -136,8 +136,8 @@ def warn_held_rows(Y, starts, name):
     period = int(np.median(apart))
     if period >= 2 and np.mean(apart == period) >= _REGULAR_HOLDS:
         warn(
-            f"All columns of {name} repeat their values and are new in one row of {period} only: it seems to "
-            "report at a slower clock. Held values are no measurements and can look like links with units of "
+            f"All columns of {name} repeat their values and change in only one row of {period}: it seems to report "
+            "more slowly. Held values are not measurements and can look like links with units of "
             "another clock. Leave the rows between reports empty (NaN)."
         )
 

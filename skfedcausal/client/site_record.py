@@ -257,8 +257,8 @@ def _read_table(settings, modes):
         raise SettingsError(f"{settings.data}: {error}") from None
     if plant.fix_first and not (settings.anyway or settings.fix):
         raise SettingsError(
-            f"{settings.data}: fix first. {' '.join(plant.fix_first)} Give `fix = ['all']` in [site], or "
-            "`anyway = true`."
+            f"{settings.data}: fix first. {' '.join(plant.fix_first)} Give `fix = ['all']` in [site] (`init "
+            "--fix all`), or `anyway = true`."
         )
     columns = tuple(name.partition(SEPARATOR)[2] for name in plant.frame)
     clock, lengths, times = None, plant.lengths, plant.frame.index
@@ -352,7 +352,7 @@ class SiteModes:
         if lacking.any():
             warn(
                 f"{int(lacking.sum())} rows at the start of an episode lack {self.column!r}, and no row before tells "
-                "their mode: they are taken as missing measurements. The watch goes on.",
+                "their mode: they are taken as missing measurements. Monitoring continues.",
             )
         if (unknown | lacking).any():
             outputs = np.array(outputs)

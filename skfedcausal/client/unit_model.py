@@ -331,7 +331,7 @@ class UnitClient(UnitFilter):
         Raises
         ------
         ValueError
-            If shapes do not fit or a matrix cannot be meant.
+            If shapes do not fit or a matrix is invalid.
         """
         given = check_matrices({"A": A, "B": B, "C": C, "Q": Q, "R": R})
         d = len(given["C"])
@@ -420,7 +420,7 @@ class UnitClient(UnitFilter):
             if name not in _ONCE_METHODS:
                 return self.__getattribute__(name)  # which raises, a property in words of its own
             warn(
-                f"`{name}` of a UnitClient is for the worker of its unit, and will be no method any more. "
+                f"`{name}` of a UnitClient is for the worker of its unit, and will no longer be a method. "
                 "Leave it out.",
                 FutureWarning,
             )

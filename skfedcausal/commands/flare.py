@@ -22,7 +22,7 @@ def main(arguments):
     action.add_argument("settings", type=Path)
     action.add_argument("--out", type=Path, default=Path("results"))
     action.add_argument("--journal", type=Path, help="folder on the server's machine, to resume a run")
-    action.add_argument("--attempts", type=int, default=1, help="jobs to try, with --journal each goes on")
+    action.add_argument("--attempts", type=int, default=1, help="jobs to try, with --journal each continues")
     for name, action in actions.choices.items():
         if name in ("harden", "start"):
             action.add_argument("kit", type=Path)

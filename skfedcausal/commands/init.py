@@ -15,40 +15,38 @@ _QUESTIONS = {
     "folder": "Folder that the server sees too",
     "run": "Name of the run that it may answer",
 }
-_SETTINGS = """# `plan` shows what would leave with these settings, `run` takes part. Every other key has a default.
-[site]
-name = {name}
-data = {data}
-folder = {folder}
-run = {run}
-key = {key}
-"""
+_OPTIONS = {
+    "fix": "repairs of the record, as of `links`: all, or some of them, separated by commas",
+    "tz": "time zone of its clock, for example Europe/Berlin",
+}
+_HEAD = "# `plan` shows what would leave with these settings, `run` takes part. All other keys have defaults.\n[site]\n"
 
 
 def main(arguments):
     """Write the settings and the key of a site."""
     reader = parser("init", "Write the settings and the key of a site; what is not given is asked.", settings=False)
-    for name, question in _QUESTIONS.items():
+    for name, question in {**_QUESTIONS, **_OPTIONS}.items():
         reader.add_argument(f"--{name}", help=question)
-    reader.add_argument("--to", type=Path, default=Path(), help="folder of the settings and the key; by default here")
+    reader.add_argument("--to", type=Path, default=Path(), help="folder for both files (default: this one)")
     return answer(reader, arguments, init, in_words)
 
 
 def init(options):
     """Ask what was not given and write both files; neither is left where the settings cannot be used."""
-    told = {name: getattr(options, name) or _asked(question) for name, question in _QUESTIONS.items()}
-    stem = file_name(told["name"])
+    said = {name: getattr(options, name) or _asked(question) for name, question in _QUESTIONS.items()}
+    stem = file_name(said["name"])
     settings, key = (options.to / f"{stem}.{kind}" for kind in ("toml", "key"))
     for path in (settings, key):
         if path.exists():
-            raise SettingsError(f"{path} is there already. Give another name or another folder (--to).")
+            raise SettingsError(f"{path} already exists. Give another name or another folder (--to).")
     for name in ("data", "folder"):  # read from where the settings are
-        told[name] = str(Path(told[name]).absolute())
-    words = {name: json.dumps(value, ensure_ascii=False) for name, value in told.items()}
+        said[name] = str(Path(said[name]).absolute())
+    said |= {"fix": options.fix and options.fix.split(","), "tz": options.tz, "key": key.name}
+    lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in said.items() if value]
     options.to.mkdir(parents=True, exist_ok=True)
     write_key(key)
     try:
-        write_whole(settings, _SETTINGS.format(**words, key=json.dumps(key.name)).encode())
+        write_whole(settings, "".join([_HEAD, *lines]).encode())
         read_site_settings(settings).record()
     except Exception:
         settings.unlink(missing_ok=True)
@@ -61,14 +59,14 @@ def _asked(question):
     try:
         return input(f"{question}: ").strip()
     except EOFError:
-        raise SettingsError(f"{question}? Nobody answers here: give it as an option (--help lists them).") from None
+        raise SettingsError(f"{question}? Nobody is here to ask: give it as an option (see --help).") from None
 
 
 def in_words(made):
     """What was written and what comes next."""
     return (
         f"Wrote {made['settings']} and {made['key']}.\n"
-        f"1. Bring a copy of {made['key']} to the server by a way that you trust.\n"
+        f"1. Take a copy of {made['key']} to the server over a channel that you trust.\n"
         f"2. See what would leave: skfedcausal plan {made['settings']}\n"
         f"3. Take part: skfedcausal run {made['settings']}"
     )

@@ -7,6 +7,7 @@ from ..containers.layout import listed, refuse_unknown
 from ..estimators._interventions import EFFECT
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from ..estimators.input_model import InputModel
+from ..historian.naming import column_of
 from ..server.lagged.timing import SAMPLED
 from .plant_file import FileError, add_max_time, parser_for, row_at, run, save_picture, server_of, write_csv
 
@@ -17,7 +18,7 @@ _NAMES = {"column": "tag", "mean": "effect", "mean_low": "low", "mean_high": "hi
 
 def add_question(reader, *, required):
     """Let a command ask what other inputs do."""
-    reader.add_argument("--inputs", required=True, help="columns that are inputs (unit__tag), separated by commas")
+    reader.add_argument("--inputs", required=True, help="tags that are inputs, separated by commas")
     reader.add_argument(
         "--do",
         action="append",
@@ -48,25 +49,32 @@ def add_question(reader, *, required):
     add_max_time(reader)
 
 
+def with_columns(options, columns):
+    """The options with columns of the record in place of the names that tags have in the plant."""
+    for option, n_names in {"do": 1, "moved": 1, "sampled": 1, "limit": 1, "instrument": 2}.items():
+        texts = [text.split("=", 1) for text in getattr(options, option, [])]
+        named = [[column_of(name, columns) for name in parts[:n_names]] + parts[n_names:] for parts in texts]
+        setattr(options, option, ["=".join(parts) for parts in named])
+    options.inputs = [column_of(name, columns) for name in options.inputs.split(",")]
+    return options
+
+
 def asked_estimator(plant, options):
     """The estimator that the options describe, fitted to the record."""
-    inputs = [name.strip() for name in options.inputs.split(",")]
-    refuse_unknown(inputs, plant.frame.columns, "--inputs names", "the columns that move are", FileError)
+    refuse_unknown(options.inputs, plant.frame.columns, "--inputs names", "the columns that move are", FileError)
+    instruments = dict(_pair(text, "--instrument") for text in options.instrument)
     estimator = FederatedCounterfactualEstimator(
         server=server_of(options),
-        input_columns=inputs,
+        input_columns=options.inputs,
         sampled=_sampled(options.sampled),
-        input_model=InputModel(
-            missing="hold", instruments=dict(_pair(text, "--instrument") for text in options.instrument) or None
-        ),
+        input_model=InputModel(missing="hold", instruments=instruments or None),
     )
     return estimator.fit(plant.frame, lengths=plant.lengths)
 
 
 def settings_of(options):
     """Settings of a question that the options describe."""
-    limits = dict(_limit(text) for text in options.limit)
-    return {"loops": "react" if options.react else "hold", "limits": limits or None}
+    return {"loops": "react" if options.react else "hold", "limits": dict(map(_limit, options.limit)) or None}
 
 
 def changes(texts, first=lambda name: lambda series: np.asarray(series)[0]):
@@ -76,13 +84,10 @@ def changes(texts, first=lambda name: lambda series: np.asarray(series)[0]):
 
 def _change(text, first):
     """Input and what replaces it."""
-    name, sign, value = text.partition("=")
-    name, value = name.strip(), value.strip()
-    if sign and value == "hold":
+    name, value = _pair(text, "--do", f"INPUT=VALUE with {_FORMS}")
+    if value == "hold":
         return name, first(name)
     try:
-        if not sign:
-            raise ValueError
         return name, _rule(value)
     except ValueError:
         raise FileError(f"Got --do {text!r}; give INPUT=VALUE with {_FORMS}.") from None
@@ -127,10 +132,10 @@ def _limit(text):
     return name, (low, high)
 
 
-def _pair(text, option):
+def _pair(text, option, form="a name, '=' and its value"):
     name, sign, value = text.partition("=")
     if not (sign and name.strip() and value.strip()):
-        raise FileError(f"Got {option} {text!r}; give a name, '=' and its value.")
+        raise FileError(f"Got {option} {text!r}; give {form}.")
     return name.strip(), value.strip()
 
 
@@ -146,12 +151,12 @@ def _whatif(plant, folder, options, notes):
     from ..reports import whatif_page
     from ..reports.page import with_measures
 
-    change = changes(options.do)
+    change = changes(with_columns(options, list(plant.frame)).do)
     estimator = asked_estimator(plant, options)
     answer = estimator.whatif(plant.frame, change, lengths=plant.lengths, **settings_of(options))
     write_csv(answer, folder / "whatif.csv")
     save_picture(folder / "whatif.png", lambda: EffectDisplay.from_whatif(answer, measures=plant.measures))
-    words = {name.strip(): _in_words(value.strip()) for name, _, value in (text.partition("=") for text in options.do)}
+    words = {name: _in_words(value) for name, value in (_pair(text, "--do") for text in options.do)}
     whatif_page(answer, words, check=plant.check, notes=notes()).write(folder / "report.html")
     estimator.report(folder / "plant.html", check=plant.check)
     mean = answer.groupby("column", sort=False)["effect"].mean()
@@ -190,7 +195,7 @@ def _impact(plant, folder, options, notes):
 
     if bool(options.moved) == bool(options.do):
         raise FileError("Give --moved INPUT for what a move did, or --do INPUT=VALUE for what VALUE would have done.")
-    start, stop = window_of(plant, options)
+    start, stop = window_of(plant, with_columns(options, list(plant.frame)))
     texts = options.do or [text if "=" in text else f"{text}=hold" for text in options.moved]
     change = changes(texts, lambda name: _value_before(plant.frame, name, start))
     estimator = asked_estimator(plant, options)

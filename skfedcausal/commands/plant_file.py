@@ -98,7 +98,7 @@ def add_max_time(reader):
 def _seconds(text):
     value = float(text)
     if not 0 < value < np.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; give seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; give a number of seconds above 0")
     return value
 
 

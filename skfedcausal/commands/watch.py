@@ -94,7 +94,7 @@ def _problem(journal):
     try:
         journal.check()
     except OSError as error:
-        say(f"The state of the watch cannot be kept ({error.strerror or error}). The watch goes on without.")
+        say(f"The state of the watch cannot be kept ({error.strerror or error}). Monitoring continues without it.")
         return f"the state cannot be kept: {error.strerror or error}"
     return ""
 
@@ -112,7 +112,7 @@ def _begun(given, plant, known, journal, tellers):
     if kept is not None:
         say(
             f"The state in {given.state} is of another nominal record, source, version or other settings: the watch "
-            "learns anew, and keeps the incidents that are known."
+            "learns afresh and keeps the known incidents."
         )
         watch.incidents.known = dict(kept[0]["incidents"])
     return watch, False

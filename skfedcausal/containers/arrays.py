@@ -127,7 +127,7 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         X = _without_na(X)
     try:
         if kinds(X) & {"m", "M"}:
-            raise TypeError("Times are no measurements.")  # which pandas would make nanoseconds of
+            raise TypeError("Times are not measurements.")  # which pandas would make nanoseconds of
         checks |= {"ensure_all_finite": "allow-nan", "ensure_min_features": min_features}
         return check_array(X, dtype=np.float64, **checks)
     except (TypeError, ValueError) as error:

@@ -35,7 +35,7 @@ def read_clock(index):
     Raises
     ------
     ValueError
-        If rows of several runs stand in turns.
+        If rows of several runs are interleaved.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def _runs(labels):
         return None
     if len(cuts) + 1 > codes.max() + 1:
         raise ValueError(
-            f"The index of X names {codes.max() + 1} runs, and their rows stand in turns. Sort them, "
+            f"The index of X names {codes.max() + 1} runs, and their rows are interleaved. Sort them, "
             "X.sort_index(), or give each unit its own rows: {unit: frame, ...}."
         )
     return tuple(np.diff([0, *cuts.tolist(), len(codes)]).tolist())

@@ -58,8 +58,8 @@ def modes_in(values, name):
     labels = sorted(counts.index.tolist(), key=lambda label: (isinstance(label, str), label))
     if len(labels) * _FEWEST_PER_MODE > len(values):
         raise ValueError(
-            f"{name!r} has {len(labels)} different values in {len(values)} rows: it tells no mode. Give a column of a "
-            "few modes, or name it in `input_columns` if it is a quantity."
+            f"{name!r} has {len(labels)} different values in {len(values)} rows: it does not name a mode. Give a "
+            "column of a few modes, or name it in `input_columns` if it is a quantity."
         )
     rare = [label for label in labels if counts[label] < _FEWEST_ROWS]
     if rare:
@@ -82,7 +82,7 @@ def mode_codes(values, labels):
 def warn_of_mode(value, name, labels, what):
     """Name a mode that is not known, and what is done about it."""
     warn(
-        f"mode {value!r} of {name!r} was not in what was nominal: {what}. The watch goes on. Known are "
+        f"mode {value!r} of {name!r} was not in what was nominal: {what}. Monitoring continues. Known are "
         f"{listed(labels)}.",
     )
 

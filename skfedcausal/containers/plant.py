@@ -111,8 +111,8 @@ class PlantData:
         if not (still and moving):
             return self
         warn(
-            f"Every column of {listed(still)} is constant or missing throughout: nothing can be told of such a unit, "
-            "which is left out.",
+            f"Every column of {listed(still)} is constant or missing throughout: nothing can be said about such a "
+            "unit, which is left out.",
         )
         return self.only(moving)
 

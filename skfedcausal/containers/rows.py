@@ -129,7 +129,7 @@ def repeated_text(times):
     first, last = stretch
     kind, back = times_back(times)
     if kind == "no order":
-        return f"Rows are in no order of time: {len(back)} of {len(times)} go back."
+        return f"Rows are not in time order: {len(back)} of {len(times)} go back."
     if kind == "episodes":
         return episodes_text(times, back)
     if kind is None and _are_stacked(times):
@@ -150,7 +150,7 @@ def _are_stacked(times):
     return times.duplicated(keep=False).mean() > _STACKED
 
 
-_ZONED = "A clock that is put back or forward in summer time does this: give the index the zone of that clock."
+_ZONED = "A clock that is put forward or back for summer time does this: give the index the zone of that clock."
 _PUT_BACK = (
     "Clocks put back in autumn do this: read exports with read_historian(..., tz=...), or give the index a "
     "zone by tz_localize(..., ambiguous='infer')."

@@ -96,7 +96,7 @@ def make_fault_plant(
     Raises
     ------
     ValueError
-        If an argument cannot be meant.
+        If an argument is invalid.
 
     Notes
     -----

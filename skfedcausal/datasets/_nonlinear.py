@@ -81,7 +81,7 @@ def make_nonlinear_plant(
     Raises
     ------
     ValueError
-        If `kind`, `dynamics`, `roots` or a link cannot be meant.
+        If `kind`, `dynamics`, `roots` or a link is invalid.
 
     Notes
     -----

@@ -32,7 +32,7 @@ def load_tep(
         reports are NaN.
     inputs : {"outputs", "separate", "drop"}, default="outputs"
         What to do with the manipulated variables (XMV): treat them as measurements like any other
-        (a controller's reaction tells of a fault), name them in ``inputs``, or leave them out.
+        (a controller's reaction reveals a fault), name them in ``inputs``, or leave them out.
 
     Returns
     -------

@@ -26,7 +26,7 @@ _MOST_ARROWS = 150  # in it; with more the circle shows as much
 
 
 def sizes_of(links):
-    """How large links are, and in what: shares of the effect's news, norms of blocks where a table has no shares."""
+    """How large links are, and in what: shares of what is unpredicted, norms of blocks where a table has no shares."""
     if "strength" in links and (links["strength"].notna().any() or "norm" not in links):
         return links["strength"].clip(lower=0), "share of what is unpredicted"
     return links["norm"], "norm of the block"

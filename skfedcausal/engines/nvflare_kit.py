@@ -33,7 +33,7 @@ _BUILDERS = {
 def provision(units, folder, *, server="localhost", port=8002):
     """Make certificates and start-up kits of a server, its sites (`units`) and one administrator.
 
-    Everything is made on this machine: bring each kit to its owner by a way that you trust, and delete it
+    Everything is made on this machine: take each kit to its owner over a channel that you trust, and delete it
     here. Whoever has the root key, in ``kits/skfedcausal/state``, can make certificates of any site: keep
     that folder on a medium that is not connected, or delete it if no site is to be added. Every kit is
     hardened (:func:`harden`). With the server "localhost" it listens on this machine only. Gives the kit of

@@ -99,7 +99,7 @@ class BatchLearning(FederatedEstimator):
         Parameters
         ----------
         X : list, dict, DataFrame or ndarray
-            Rows that no batch had before. If their index goes on where that of the last batch ended, one sampling
+            Rows that no batch had before. If their index continues where that of the last batch ended, one sampling
             period or number later, so does the episode; otherwise, and always without an index, the batch begins one.
         y : None
             Ignored.
@@ -108,7 +108,7 @@ class BatchLearning(FederatedEstimator):
         lengths : sequence of int, default=None
             Time steps of each episode of the batch; None for one.
         forget : float, default=None
-            Share of their weight that all earlier rows lose before these are added: 0.1, say, or 1 to begin anew with
+            Share of their weight that all earlier rows lose before these are added: 0.1, say, or 1 to start afresh with
             the same models of the units. The batch then begins an episode.
 
         Returns
@@ -219,8 +219,8 @@ class BatchLearning(FederatedEstimator):
     def _place_after_fit(self):
         """Begin after `fit`: with its units' models, and without its rows, of which nothing was kept."""
         warn(
-            "The rows of `fit` are not counted: no sums of them were kept. Units go on with the models that they have. "
-            "Begin with `partial_fit` for all rows to count.",
+            "The rows of `fit` are not counted: no sums of them were kept. Units continue with the models that they "
+            "have. Begin with `partial_fit` for all rows to count.",
         )
         check_batches(self.server_)
         return Place()

@@ -377,7 +377,7 @@ def warn_beyond(data, ranges, told=frozenset(), category=UserWarning):
             if beyond.any() and name not in told:
                 warn(
                     f"Input {name!r} is beyond what was nominal, from {low:.4g} to {high:.4g}: what it does there is "
-                    "an extrapolation, and an alarm takes more evidence. The watch goes on. Give nominal rows with "
+                    "an extrapolation, and an alarm takes more evidence. Monitoring continues. Give nominal rows with "
                     "such values to `fit`.",
                     category,
                 )

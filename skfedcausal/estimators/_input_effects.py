@@ -108,16 +108,16 @@ class InputEffects:
             )
 
     def timing_in_doubt(self, columns):
-        """Sentence about columns whose effects hang on when an input acts, which nobody has said."""
+        """Sentence about columns whose effects depend on when an input acts, which nobody has said."""
         known = self.spec.sent
         timing: Any = self.engine.timing  # which there is where somebody is in doubt
         names = np.array(known.names)[known.active][timing.in_doubt].tolist()
         first = {names[0]: "before"} if names else "before"
         return (
-            f"It cannot be told what happens to {listed(list(columns))}: {listed(names)} may act in the row in which "
-            "it stands or from the next row on. No record tells which, and the answers lie further apart than the "
-            f"band. Say when it acts: fit with sampled={first!r} if it was set before its row was measured, or with "
-            "'after'."
+            f"What happens to {listed(list(columns))} cannot be determined: {listed(names)} may act in the row in "
+            "which it stands or from the next row on. No record tells which, and the answers lie further apart than "
+            f"the band. Say when it acts: fit with sampled={first!r} if it was set before its row was measured, or "
+            "with 'after'."
         )
 
     # -- what units do -----------------------------------------------------------------------------

@@ -59,7 +59,7 @@ class PlantInputs:
         if moved.any():
             raise ValueError(
                 f"Inputs {listed(np.array(self.names, dtype=object)[moved])} move in this batch and did not in the "
-                "first, after which they were left out. Begin anew with a batch in which they move."
+                "first, after which they were left out. Start afresh with a batch in which they move."
             )
         return replace(self, low=low, high=high)
 

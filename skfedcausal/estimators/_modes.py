@@ -84,7 +84,7 @@ class PlantModes:
 
         X, inputs = each_input(X, inputs, self.labels.__contains__, units, codes)
         for value, name in new:
-            what = "nothing is known of the plant in it, and its level is learned before it is watched again"
+            what = "nothing is known of the plant in it, and its level is learned before monitoring resumes"
             if self.owner is None:
                 what = f"rows of unit {name.partition(SEPARATOR)[0]!r} in it are taken as missing measurements"
             warn_of_mode(value, name, self.labels[name], what)

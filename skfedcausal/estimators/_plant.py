@@ -147,7 +147,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
     ) -> Any:
         """Measurements from a row on, given those before it and the inputs of all rows: a free run.
 
-        The server's filter goes on without measurements: many steps ahead, under inputs that are known.
+        The server's filter continues without measurements: many steps ahead, under inputs that are known.
 
         Parameters
         ----------

@@ -18,7 +18,7 @@ from ..privacy import (
 from ..privacy.promise import NOT_PRIVATE
 
 NAMED_SENSORS = (
-    " Sensors that units share were told as they are, two of a unit at most (the packets 'sensor states' of `ledger_`)."
+    " Sensors that units share were sent as measured, at most two per unit (the packets 'sensor states' of `ledger_`)."
 )
 # spent, ledger and statement where nothing is promised
 NO_PROMISE = (PrivacySpent(np.inf, 0.0, np.inf, "none"), PrivacyAccountant().table, NOT_PRIVATE)

@@ -228,8 +228,8 @@ class InputQuestions(LearnedInputs, PlantEstimator):
         Warns
         -----
         UserWarning
-            If an input leaves the range seen in `fit`, a sensor of the record stands at a limit, or an answer hangs on
-            whether an input acts in its own row, which `sampled` does not say.
+            If an input leaves the range seen in `fit`, a sensor of the record stands at a limit, or an answer depends
+            on whether an input acts in its own row, which `sampled` does not say.
         """
         check_is_fitted(self)
         from ._replay import replayed_record
@@ -294,7 +294,7 @@ class InputQuestions(LearnedInputs, PlantEstimator):
         loops : {"hold", "react"}, default="hold"
             As in :meth:`counterfactual`.
         margin : float, default=0.1
-            Mean effect, in standard deviations of a column in the record, within which there is none to speak of. Bands
+            Mean effect, in standard deviations of a column in the record, up to which it counts as none. Bands
             of effects leave out half of that to either side of zero.
         limits : dict of str to (float, float), default=None
             As in :meth:`whatif`.

@@ -75,7 +75,7 @@ def fitting(X, layout, last):
         times = times.tz_localize(None if last.tz is None else last.tz)
         X = _each(X, lambda part: part.set_axis(times, axis=0))
     if not times[rows].is_monotonic_increasing:
-        say_and_go_on(f"Rows of a batch from {times.min()} on are in no order of time: they are sorted")
+        say_and_go_on(f"Rows of a batch from {times.min()} on are not in time order: they are sorted")
         rows = rows[np.argsort(times[rows].asi8, kind="stable")]
     if last is not None and times[rows[0]] <= last:
         late = times[rows] > last
@@ -155,7 +155,7 @@ def _numbers(part, what):
             numbers = part[words].apply(_as_numbers)
             lost = [column for column in words if numbers[column].isna().sum() > part[column].isna().sum()]
             if lost:
-                say_and_go_on(f"Columns {listed(lost)} of {what} hold something else than numbers: taken as missing")
+                say_and_go_on(f"Columns {listed(lost)} of {what} hold something other than numbers: taken as missing")
             part = part.assign(**{str(name): numbers[name].astype(float) for name in words})
         values = part.to_numpy()
     else:
@@ -209,4 +209,4 @@ def rows_of(inputs, rows, n_rows):
 
 def say_and_go_on(text):
     """Name what was wrong with rows of a stream that is followed all the same."""
-    warn(f"{text}. The watch goes on.", StreamWarning)
+    warn(f"{text}. Monitoring continues.", StreamWarning)

@@ -195,8 +195,8 @@ class WatchingDetector(LearnedWatch, FederatedEstimator):
         beyond = self._warn_beyond(plant, stream.beyond, StreamWarning)
         if has_stopped(plant.index, stream.last_time, self._period):
             warn(
-                f"There are no rows between {stream.last_time} and {plant.index[0]}: the watch begins anew after that, "
-                "at the operating point where it was.",
+                f"There are no rows between {stream.last_time} and {plant.index[0]}: monitoring restarts after the "
+                "gap, at the same operating point.",
                 StreamWarning,
             )
             stream.pause()
@@ -396,8 +396,8 @@ def _timed(plant, last, period):
     if not isinstance(last, pd.Timestamp) or period is None or is_timed or not plant.n_samples:
         return plant
     warn(
-        f"{plant.n_samples} rows came without times: they are taken to follow {last}, one sampling period apart. The "
-        "watch goes on.",
+        f"{plant.n_samples} rows came without times: they are taken to follow {last}, one sampling period apart. "
+        "Monitoring continues.",
         StreamWarning,
     )
     return replace(plant, index=pd.date_range(last + period, periods=plant.n_samples, freq=period))

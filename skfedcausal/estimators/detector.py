@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @explained
 @dataclass(repr=False, eq=False, kw_only=True)
 class FederatedRCADetector(WatchingDetector):
-    """Tells when a plant is out of the ordinary and in which unit it started.
+    """Detects when a plant leaves normal operation and names the unit where it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
     number for what its sensors show beside them; the server compares each unit with what all units' pasts,
@@ -68,7 +68,7 @@ class FederatedRCADetector(WatchingDetector):
         as many states as a watched unit needs.
     client_labels : "from_columns", array-like or callable, default="from_columns"
         Which unit a column of a table belongs to. Actuators are best given as sensors of their unit: a
-        controller's reaction tells of a fault.
+        controller's reaction reveals a fault.
     augmenter : LinearAugmenter or RegressorAugmenter, default=None
         Used by ``evidence="flags"``.
     server : MomentServer or LikelihoodServer, default=None
@@ -86,7 +86,7 @@ class FederatedRCADetector(WatchingDetector):
         (``max_bytes=``), and what is done about units that do not answer (``lost_units=``), see
         :class:`~skfedcausal.Communication`. None: everything stays in this process, and every unit has to answer.
     evidence : Evidence or {"innovations", "flags"}, default="innovations"
-        What counts as a sign of a fault and how the root is told from it, see :class:`Evidence`. "innovations":
+        What counts as a sign of a fault and how the root is found from it, see :class:`Evidence`. "innovations":
         surprises of the joint model. "flags": the paper's two bits per unit and step.
     false_alarm_rate : float or str, default=1e-3
         False alarms per time step, all units and statistics together, or for instance ``"1 per day"`` for
@@ -97,26 +97,26 @@ class FederatedRCADetector(WatchingDetector):
         any unit is learned in any case.
     sampled : {"auto", "after", "before"} or dict, default="auto"
         When inputs were set: "after" the row that they stand in was measured, as by a controller that reads the row
-        first, or "before" it; a dict has a word for an input (``unit__input``) or for all inputs of a unit. Told
+        first, or "before" it; a dict has a word for an input (``unit__input``) or for all inputs of a unit. Declared
         "after", an input explains nothing of its own row: its unit sends it a row later. "auto" and "before" let it
         explain that row as well. "after" is for plants that a MomentServer learns, in this process.
     baseline : Baseline, default=None
         What of the plant is nominal although it moves: `levels` and `mode` of a :class:`Baseline`; seasons, trends and
         the operating point belong to the one of `client`. None stands for one with ``levels="auto"``: where the nominal
-        record clearly shifts between few levels, these are taken for nominal operating points, and a warning says so;
+        record clearly shifts between few levels, these are taken as nominal operating points, and a warning says so;
         the units are asked twice then. Of sites, and with `privacy`, `max_bytes` or a `client` of one's own, there is
         the warning only, of plants with inputs nothing. ``levels="episode"``: the episodes of the nominal record are
         campaigns with levels of their own, all of them nominal. The plant and the thresholds are learned from what is
         left without these levels, and the units are asked once more for the record with them. A plant that switches
-        between campaigns is known again by its rows, and that is no incident; a stream begins at the level of the first
+        between campaigns is recognised by its rows, which is no incident; a stream begins at the level of the first
         one. ``levels=None``: all rows have the same level.
 
         `mode` is the name of a column of X that says in which mode a unit or the plant is (a recipe, a grade, day and
         night), in words or numbers: ``"unit__tag"``, a tag that several units have, or a column of a table, or an entry
         of a dict of units, that belongs to no unit. With `inputs` beside X it is one of these. It is an input with a
         level of its own for each mode, and a switch between modes that were in the nominal record is no incident. A
-        mode that was not is told by a warning: rows of a unit in one of its own count as missing, and the others are
-        watched; in one of the whole plant it is watched again after 130 rows. None: nothing tells of modes.
+        mode that was not is named in a warning: rows of a unit in one of its own count as missing, and the others are
+        watched; in one of the whole plant monitoring resumes after 130 rows. None: no modes are known.
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
@@ -127,7 +127,7 @@ class FederatedRCADetector(WatchingDetector):
     ----------
     client_names_ : tuple of str
     thresholds_ : dict of str to float
-        Alarm level of each statistic: of "slow", what lasts, the common logarithm of the days in which it comes once.
+        Alarm level of each statistic; of "slow", lasting changes, the common logarithm of the return period in days.
     false_alarms_ : dict
         ``asked, achieved, low, high`` per time step (95 % interval of a Poisson rate), ``n_alarms, n_steps``:
         alarms on nominal data that were held out.
@@ -288,14 +288,14 @@ class FederatedRCADetector(WatchingDetector):
                 with warnings.catch_warnings():
                     warnings.filterwarnings("ignore", "One false alarm per")  # said of the whole record
                     self._fit_segments(plant, segments)
-                done = "They are taken for nominal operating points: a switch between them is no incident."
+                done = "They are taken as nominal operating points: a switch between them is no incident."
             except ValueError as error:  # at one level units may be too short, or not to be told apart
                 tried, self.__dict__ = self._account, before
                 self._count_in(tried, plant)
                 done = f"A switch may be an incident, as the detector cannot be fitted to what is between them: {error}"
         where = "; ".join(f"rows {s.start} to {s.stop - 1} at level {s.level + 1}" for s in segments)
         warn(
-            f"The nominal record shifts between levels: {where}. {done} Tell of them by `mode`, `inputs` or "
+            f"The nominal record shifts between levels: {where}. {done} Declare them by `mode`, `inputs` or "
             "levels='episode', or give levels=None if they are none.",
         )
         return self
@@ -497,9 +497,9 @@ class FederatedRCADetector(WatchingDetector):
             below a probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
             ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", "drift" of a
             level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself, or
-            "level", "quieter" or "louder" of what lasts, or "outside what was learned" where states act along curves
-            and went further than these were seen; in a stream also "switch" of an alarm that was told and found to be a
-            switch between campaigns, or how the plant ran before the stream began),
+            "level", "quieter" or "louder" of lasting changes, or "outside what was learned" where states act along
+            curves and went further than these were seen; in a stream also "switch" of an alarm that was reported and
+            turned out to be a switch between campaigns, or how the plant ran before the stream began),
             ``repeats`` [(detected, end), ...] of later alarms of the same fault, and ``status``: "active", "running at
             a new level since ..." of a fault that lasts after its alarm until it is acknowledged, or "ended".
             Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a

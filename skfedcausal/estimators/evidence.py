@@ -11,7 +11,7 @@ from ..parameters import ParameterGroup
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Evidence(ParameterGroup):
-    """What counts as a sign of a fault and how the root is told from it.
+    """What counts as a sign of a fault and how the root is found from it.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ class FederatedGrangerEstimator(PlantEstimator):
         :class:`LinearAugmenter`.
     server : LikelihoodServer, GradientServer, RegressorServer or SecureSumsServer, default=None
         How the plant is learned. None stands for a :class:`LikelihoodServer` with ``max_time=10``. More time gives
-        better forecasts of some plants; units that report at clocks of their own may need it to settle, and a warning
+        better forecasts of some plants; units that report at different rates may need it to settle, and a warning
         says so.
     privacy : GaussianMechanism, default=None
         Noise on every unit's measurements before anything is computed from them. None: no differential
@@ -81,10 +81,10 @@ class FederatedGrangerEstimator(PlantEstimator):
         total, same_row, driver_needed, evidence, lag``), the likelihood's tests (``norm, stderr, statistic, p_value,
         p_adjusted, geweke``), ``because`` and when it acts; see :class:`LikelihoodServer`. `verdict` is "influence",
         "coupled", "no influence", "negligible" or "cannot tell"; under privacy noise, which hides gains, the
-        likelihood's alone, with "shared driver". `strength` is a share of the effect's news, summed over the directions
-        of its states, `norm` the Frobenius norm of the block in standardised states. `because` is what speaks most
-        against the verdict. ``delay`` and its interval are in rows; for rows with times, ``delay_time`` and its
-        interval are in seconds.
+        likelihood's alone, with "shared driver". `strength` is a share of the effect's unpredicted variation, summed
+        over the directions of its states, `norm` the Frobenius norm of the block in standardised states. `because` is
+        what speaks most against the verdict. ``delay`` and its interval are in rows; for rows with times,
+        ``delay_time`` and its interval are in seconds.
     validity_ : DataFrame
         What was checked of the assumptions behind the verdicts: ``check, cause, effect, statistic, p_value,
         passed, remedy``; where cause is effect, a check of a unit.

@@ -26,14 +26,14 @@ _FIFTH = 0.2  # of the most that an effect is, from which on it shows
 _WORDS = {"did": "the move of {}", "would": "other values of {} would have"}
 _SAID_OF = {
     "did": {
-        NOTHING: "It did not move {} to speak of.",
+        NOTHING: "It hardly moved {}.",
         NOT_YET: "It could not show yet in {}.",
-        CANNOT_TELL: "It cannot be told what it did to {}.",
+        CANNOT_TELL: "What it did to {} cannot be determined.",
     },
     "would": {
-        NOTHING: "They would not have moved {} to speak of.",
+        NOTHING: "They would hardly have moved {}.",
         NOT_YET: "They could not have shown yet in {}.",
-        CANNOT_TELL: "It cannot be told what they would have done to {}.",
+        CANNOT_TELL: "What they would have done to {} cannot be determined.",
     },
 }
 _NAMED = 5  # columns that a sentence names, of each verdict
@@ -163,7 +163,7 @@ def found_impact(effects, asking, do, window, *, loops, limits, confidence, marg
         total["verdict"] = NO_MOVE
         summary = (
             f"From {edges[0]} to {edges[1]} there was no move of {listed(tuple(do))}: the record has the values that "
-            "were given, so that there is nothing to tell of."
+            "were given, so that there is nothing to report."
         )
     else:
         doubts = [effects.timing_in_doubt(total.loc[doubted, "column"])] if doubted.any() else []
@@ -176,8 +176,8 @@ def _check_inputs(do, known):
     unknown = [name for name in do if name not in known]
     if unknown:
         raise ValueError(
-            f"Got unknown input {unknown[0]!r}; known inputs are {listed(known)}. What a move did is told of inputs, "
-            "by their names 'unit__input'; ask `whatif` about sensors that are held."
+            f"Got unknown input {unknown[0]!r}; known inputs are {listed(known)}. What a move did is reported for "
+            "inputs, by their names 'unit__input'; ask `whatif` about sensors that are held."
         )
 
 

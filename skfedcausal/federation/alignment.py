@@ -30,7 +30,7 @@ def common_grid(messages):
     for name in messages:
         if name not in timed and tuple(map(int, messages[name].lengths)) != grid.lengths:
             problems[name] = (
-                f"tells no times for its {sum(map(int, messages[name].lengths))} rows, and the others have "
+                f"reports no times for its {sum(map(int, messages[name].lengths))} rows, and the others have "
                 f"{grid.in_words()} in common: rows cannot be joined. Name the column of its times (`time`)."
             )
     moved = any(not clock.is_same(grid) for clock in aligned.values())

@@ -71,7 +71,7 @@ def file_name(name):
     if quoted.partition(".")[0].rstrip().lower() in _DEVICES:
         raise ValueError(
             f"{name!r} cannot name a unit or a run whose packets travel: to Windows a file of that name is a device. "
-            f"Call it otherwise, for instance {name + ' unit'!r}."
+            f"Choose another name, for instance {name + ' unit'!r}."
         )
     if not quoted or quoted.startswith("."):
         raise ValueError(f"{name!r} cannot name a unit or a run whose packets travel: give letters or digits.")

@@ -101,7 +101,7 @@ def check_chain(entries, path="ledger"):
     for number, entry in enumerate(entries, start=1):
         if wrong := fault_of(entry, number, previous):
             raise LedgerError(
-                f"{path}, line {number}: {wrong}; `python -m skfedcausal repair` goes on and says what is lost."
+                f"{path}, line {number}: {wrong}; `python -m skfedcausal repair` continues and says what is lost."
             )
         previous = entry["hash"]
 

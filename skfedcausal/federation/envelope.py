@@ -80,7 +80,7 @@ class Envelope:
         found, payload = read_envelope(frame, key, max_bytes)
         for name in _ADDRESS:
             if getattr(found, name) != (value := getattr(self, name)):
-                raise PacketError(f"Packet is of {name} {getattr(found, name)!r}, not {value!r}: sent again or astray.")
+                raise PacketError(f"Packet is of {name} {getattr(found, name)!r}, not {value!r}: late or misrouted.")
         return payload
 
 
@@ -211,7 +211,7 @@ def write_key(path: str | PathLike[str], until: Any = None) -> Path:
     Parameters
     ----------
     path : str or Path
-        Must not exist yet, or be revoked. Bring a copy to the other side by a way that you trust.
+        Must not exist yet, or be revoked. Take a copy to the other side over a channel that you trust.
     until : str or date, default=None
         Last day on which either side takes the key, in UTC, as ``"2027-12-31"``. None for no end.
 
@@ -231,7 +231,7 @@ def write_key(path: str | PathLike[str], until: Any = None) -> Path:
     Raises
     ------
     FileExistsError
-        If the file is there already: a key in use is not overwritten.
+        If the file exists already: a key in use is not overwritten.
     ValueError
         If `until` is no day, or one that is over.
     """

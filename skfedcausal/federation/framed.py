@@ -37,6 +37,18 @@ class FramedTransport:
         Folder for the answers of the run. None keeps none.
     max_frame : int, default=2**30
         Largest answer that is taken, in bytes.
+
+    Examples
+    --------
+    A carrier that is unplugged:
+
+    >>> from skfedcausal.federation import Failure, Packet
+    >>> class Unplugged(FramedTransport):
+    ...     def _carry(self, frames, timeout):
+    ...         return dict.fromkeys(frames, Failure("timeout"))
+    >>> transport = Unplugged(["mill"], "march", {"mill": bytes(32)})
+    >>> transport.exchange({"mill": Packet("fit")})["mill"].kind
+    'timeout'
     """
 
     one_way = False

@@ -219,7 +219,7 @@ class Gate:
         envelope, payload = read_envelope(frame, self._key, self._max_frame)
         site, way = envelope.site, envelope.direction
         if site != self.name or way != "down":
-            raise PacketError(f"Packet is for {site!r} ({way}), not for {self.name!r}: astray.")
+            raise PacketError(f"Packet is for {site!r} ({way}), not for {self.name!r}: misrouted.")
         return envelope, payload, Packet.decode(payload)
 
     def _in_turn(self, run, sequence, packet, payload):

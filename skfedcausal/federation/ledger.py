@@ -22,6 +22,15 @@ class LedgerEntry(NamedTuple):
     op : str
     n_bytes : int
     fields : dict of str to tuple (dtype, shape)
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(2, n_samples=500, random_state=0)
+    >>> entry = FederatedGrangerEstimator().fit(X).ledger_.entries[0]
+    >>> entry.client, entry.direction, entry.op
+    ('unit0', 'down', 'fit')
     """
 
     client: str

@@ -80,7 +80,7 @@ def allowing(rule, op):
         "once": "a fit asks for it once, before all other questions where rows are left out, and about most rows; "
         f'the site would allow more with "{op}" in `operations` of its [policy]',
         "answers": "its record was answered about, and `answers` of its [secure_sums] is used up; a run that broke off "
-        "goes on under the same name, and other rows need a higher `answers`",
+        "continues under the same name, and other rows need a higher `answers`",
         "most": "the sums would tell more of its rows than `most` of its [secure_sums]; ask for fewer lags (`n_lags` "
         "of [learner]) or fewer units, or give longer records",
     }[rule]

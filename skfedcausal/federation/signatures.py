@@ -154,7 +154,7 @@ def write_key_pair(path: str | PathLike[str], until: Any = None) -> Path:
     Raises
     ------
     FileExistsError
-        If a key is there already.
+        If a key exists already.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def put_away(path):
         return
     revoked = [term for term in key_and_terms(path)[1] if term.word == _REVOKED]
     if not revoked:
-        raise FileExistsError(f"{path} is there already; a key in use is not overwritten (--revoke ends its use).")
+        raise FileExistsError(f"{path} already exists; a key in use is not overwritten (--revoke ends its use).")
     os.rename(path, f"{path}.revoked-{revoked[0].day}-{os.urandom(4).hex()}")
 
 

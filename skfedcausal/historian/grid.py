@@ -56,7 +56,7 @@ def _in_order(table):
     steps = np.sign(np.diff(ticks(table.index)))
     if len(steps) and np.median(steps) < 0:
         table = table.iloc[::-1]
-        said += ["order: rows came newest first and were turned round"] * bool((steps < 0).mean() > _TURNED)
+        said += ["order: rows came newest first and were reversed"] * bool((steps < 0).mean() > _TURNED)
     times = table.index
     kind, back = times_back(times)
     if kind == "episodes":
@@ -71,7 +71,7 @@ def _in_order(table):
         if kind == "hour" and getattr(times, "tz", None) is None:
             table = table.set_axis(times + pd.to_timedelta(np.cumsum(np.isin(np.arange(len(times)), back)), unit="h"))
             said.append(
-                f"clock: put back by an hour at {time_text(times[back[0]])}; rows after it are told an hour later"
+                f"clock: put back by an hour at {time_text(times[back[0]])}; rows after it are counted an hour later"
             )
         else:
             table = table.sort_index(kind="stable")

@@ -76,6 +76,20 @@ def levels_of(columns):
     return None
 
 
+def column_of(name, columns):
+    """The column that the name of a tag in the plant stands for, whatever separates its levels, or the name itself.
+
+    Examples
+    --------
+    >>> from skfedcausal.historian.naming import column_of
+    >>> column_of("SITE1.BLR.B01.PT101.PV", ["BLR__B01.PT101.PV", "TRB__T01.FT201.PV"])
+    'BLR__B01.PT101.PV'
+    """
+    plain = {text: "." + re.sub(r"[\W_]+", ".", text.strip()) for text in (name, *columns)}
+    own = [text for text in columns if plain[name].endswith(plain[text]) or plain[text].endswith(plain[name])]
+    return own[0] if len(own) == 1 and name.strip() not in columns else name.strip()
+
+
 def _by_level(columns, level):
     """Unit and tag by what stands at a level of hierarchical names; what all have before it is left out."""
     found = levels_of(columns)

@@ -26,8 +26,8 @@ class Experiment:
     schedule : DataFrame
         One row per row from now, 1 for the next one, and one column per input that may move.
     rows_needed : int
-        Rows of such moves after which an influence of strength `margin` (of the server) is told from none four times
-        in five, by this plant; more than the schedule has where it is too short.
+        Rows of such moves after which an influence of strength `margin` (of the server) is separated from none four
+        times in five, by this plant; more than the schedule has where it is too short.
     random_rows_needed : int
         The same of inputs that go from bound to bound at random in every row.
     verdict : str

@@ -206,7 +206,7 @@ def link_intervals(est: "PlantEstimator", confidence: float = 0.95, *, geweke: b
     DataFrame
         One row per ordered pair: ``cause, effect, norm``; ``low, high``, the interval, `low` zero
         where no influence is compatible with the record; ``deciding_rows``, length of a record of this
-        kind in which an influence of strength `margin` is told from none four times in five; with
+        kind in which an influence of strength `margin` is separated from none four times in five; with
         `geweke` also ``geweke, geweke_low, geweke_high``, the ends NaN where the plant has no way from
         cause to effect, so that the measure is exactly zero.
 
@@ -392,6 +392,15 @@ def to_networkx(est: "PlantEstimator", *, undecided: bool = False) -> Any:
     ------
     ImportError
         Without networkx.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator, inspection
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], link_strength=0.4, random_state=0)
+    >>> graph = inspection.to_networkx(FederatedGrangerEstimator().fit(X))
+    >>> list(graph.edges(keys=True))
+    [('unit0', 'unit2', 'state')]
     """
     fitted(est, AskedPlant, "to_networkx")
     networkx = import_optional("networkx", "graph", "A graph of the links")

@@ -114,7 +114,7 @@ def step_response(
     Raises
     ------
     ValueError
-        If the input or sensor is unknown, the input never moved in `fit`, or a setting cannot be meant.
+        If the input or sensor is unknown, the input never moved in `fit`, or a setting is invalid.
 
     Examples
     --------

@@ -75,7 +75,7 @@ def follow_sites(est: "FederatedRCADetector", *, wait: float = 0.0) -> Iterator[
 
 
 def acknowledge(est: "FederatedRCADetector", incident: Any) -> None:
-    """Take note that somebody has seen an incident of the stream: what lasts of it is how the plant runs now.
+    """Take note that somebody has seen an incident of the stream: what remains of it is how the plant runs now.
 
     An incident that is still open is over, and its level is the operating point; alarms of the same root from now
     on are new incidents, not repeats of this one.
@@ -151,7 +151,7 @@ def rebaseline(est: "FederatedRCADetector", units: str | Sequence[str] | None = 
 def flags(
     est: "FederatedRCADetector", X: Record | None = None, *, inputs: Inputs = None, lengths: Lengths = None
 ) -> pd.DataFrame:
-    """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
+    """The paper's flags of every unit as the server gets them, two bits per step: equation 9.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ def check_clock(numbers, grid, lengths, op):
     """Refuse times of rows that cannot be meant, as they came in a packet."""
     problem = _problem(numbers, grid, tuple(int(k) for k in lengths))
     if problem:
-        raise PacketError(f"Arrays 'clock' and 'grid' of packet {op!r} cannot be meant: {problem}.")
+        raise PacketError(f"Arrays 'clock' and 'grid' of packet {op!r} make no sense: {problem}.")
 
 
 def _problem(numbers, grid, lengths):

@@ -102,7 +102,7 @@ class PrivacyPromise(Message, op="promise"):
         radius = 1.0 if self.event_radius is None else self.event_radius
         positive = (self.noise > 0).all() and min(self.mu, self.delta, self.clip_norm, radius) > 0
         if not (positive and self.delta < 1 and (self.unit == "window") == (self.window is not None)):
-            raise PacketError("A packet promises differential privacy in terms that cannot be meant.")
+            raise PacketError("A packet promises differential privacy in terms that make no sense.")
 
 
 RIDERS[_NOISE] = PrivacyPromise.PURPOSES[_NOISE]

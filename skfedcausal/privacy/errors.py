@@ -59,7 +59,7 @@ def warn_release(mechanism, records, plans, learning):
 
 def warn_seeded():
     """Warn about noise that is reproducible."""
-    warn("The noise is seeded: who knows random_state can subtract it. Use None outside tests.", SeededNoiseWarning)
+    warn("The noise is seeded: whoever knows random_state can subtract it. Use None outside tests.", SeededNoiseWarning)
 
 
 def warn_weak_epsilon(epsilon, unit):

@@ -25,6 +25,16 @@ class Release:
     values : ndarray of shape (n_samples, n_features)
         Clipped, with noise; NaN where missing.
     noise : UnitNoise
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import GaussianMechanism
+    >>> mechanism = GaussianMechanism(epsilon=6, delta=1e-6, clip_norm=5, event_radius=1)
+    >>> record = np.sin(np.arange(8000.0).reshape(4000, 2))
+    >>> release = mechanism.release({"boiler": record}, lengths=(4000,))["boiler"]
+    >>> release.values.shape, bool((release.variance == release.noise.variance).all())
+    ((4000, 2), True)
     """
 
     values: np.ndarray

@@ -99,6 +99,15 @@ class UnitNoise:
     bounds : Bounds
     std : float
         Standard deviation in units of the scale of the bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import GaussianMechanism
+    >>> mechanism = GaussianMechanism(epsilon=6, delta=1e-6, clip_norm=25, event_radius=3)
+    >>> noise = mechanism.noise_of("boiler", np.zeros((500, 2)))
+    >>> noise.bounds.clip, noise.variance.shape
+    (25, (2,))
     """
 
     bounds: Bounds

@@ -290,10 +290,10 @@ def warn_of_clocks(messages):
         if offset is not None and offset.rows:
             seconds = offset.rows * told[name].period
             warn(
-                f"The clock of unit {name!r} seems to be about {seconds:+g} s off against that of "
-                f"{offset.against!r}, by when their states move: its times were told as {told[name].in_words()}. "
-                "Unless there is a dead time of that length between the two, links of this unit are lost: put its "
-                "clock or its zone right.",
+                f"The clock of unit {name!r} seems to be about {seconds:+g} s off relative to that of "
+                f"{offset.against!r}, by when their states move: it reports its times as {told[name].in_words()}. "
+                "Unless there is a dead time of that length between the two, links of this unit are lost: correct its "
+                "clock or its zone.",
             )
 
 

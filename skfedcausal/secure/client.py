@@ -203,7 +203,7 @@ class SumsWorker:
         tag = record_tag(self._key, ring, request.lags, lengths)
         before = state.get("sums", {}).get("tag", tag)
         if tag != before or not (self._account is None or self._account.allows(tag.hex())):
-            raise self._refusal("answers", "has answered secure sums about this record, and answers once.")
+            raise self._refusal("answers", "has answered secure sums about this record, and answers only once.")
         mask = series_mask(self._key, tag, lengths, n_states, len(ring))
         known = {"asked": None, **state.get("sums", {}), "tag": tag, "answered": sums, "n_states": n_states}
         answer = MaskedSeries(

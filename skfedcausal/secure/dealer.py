@@ -90,7 +90,7 @@ class Dealer:
             told masks for other series of the others.
         """
         if packet.op != CorrectionsRequest.OP:
-            raise PacketError(f"The dealer has nothing but masks and does not know the operation {packet.op!r}.")
+            raise PacketError(f"The dealer has only masks and does not know the operation {packet.op!r}.")
         request = CorrectionsRequest.from_packet(packet)
         unknown = [name for name in request.names if name not in self.keys]
         if unknown:
@@ -106,7 +106,7 @@ class Dealer:
             same = known.setdefault(of, question) == question
             if not (same if self._account is None else self._account.allows(of, question)):
                 raise PacketError(
-                    f"The dealer told masks of {name!r} for other series of the others, and does so once."
+                    f"The dealer has sent masks for {name!r} for other series of the others, and does so only once."
                 )
         return {**state, "dealt": known}
 

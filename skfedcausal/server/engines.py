@@ -106,15 +106,15 @@ class PlantServer(LinkQuestions):
         One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input". ``basis`` is what
         the verdict rests on: the "likelihood" of the plant, where its assumptions hold, else a "held-out gain", for
         which noise need not be white: on twenty stretches, each predicted from the others, ``strength``, with ``low``
-        and ``high``, is the share of the effect's news that the past of the cause tells beyond its own and that of
-        other units, ``total`` beyond its own alone (summed over directions of its states), ``same_row`` what the two
-        share in the same row, ``driver_needed`` the share of both that a driver nobody measures must explain to
-        make ``low`` zero, ``lag`` the row after which most of it acts, and ``evidence`` ranks pairs. ``verdict`` is
-        "influence", "coupled" (linked, but a driver of both or a link both ways cannot be told apart), "no influence",
-        "negligible" (nothing to add to the row itself) or "cannot tell"; ``because`` is what speaks most against it.
-        Where lines say less than "influence", and curves of the cause's states (bends of one, products of two) surely
-        tell more, ``basis`` is "curves": ``p_value``, ``p_adjusted`` (Holm), ``low`` and ``high`` are then about what
-        they tell beyond the line, ``strength`` about both.
+        and ``high``, is the share of the effect's unpredicted variation that the past of the cause tells beyond its own
+        and that of other units, ``total`` beyond its own alone (summed over directions of its states), ``same_row``
+        what the two share in the same row, ``driver_needed`` the share of both that a driver nobody measures must
+        explain to make ``low`` zero, ``lag`` the row after which most of it acts, and ``evidence`` ranks pairs.
+        ``verdict`` is "influence", "coupled" (linked, but a driver of both or a link both ways cannot be told apart),
+        "no influence", "negligible" (nothing to add to the row itself) or "cannot tell"; ``because`` is what speaks
+        most against it. Where lines say less than "influence", and curves of the cause's states (bends of one, products
+        of two) surely tell more, ``basis`` is "curves": ``p_value``, ``p_adjusted`` (Holm), ``low`` and ``high`` are
+        then about what they tell beyond the line, ``strength`` about both.
         These columns are NaN for batches, secure sums, inputs, records too short for the stretches, more than 64
         units, and more than 32 whose pairs nearly all meet its assumptions. ``norm`` is the Frobenius norm of the
         block in standardised states. ``delay`` is the first lag in rows that acts, the most probable one,
@@ -150,6 +150,15 @@ class PlantServer(LinkQuestions):
     See Also
     --------
     skfedcausal.LikelihoodServer : The engines that come with the library.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(2, n_states=2, n_samples=500, random_state=0)
+    >>> server = FederatedGrangerEstimator().fit(X).server_
+    >>> isinstance(server, PlantServer), server.names_, server.transition_.shape
+    (True, ('unit0', 'unit1'), (4, 4))
     """
 
     unshrunk_transition_: np.ndarray
@@ -286,12 +295,40 @@ class PlantServer(LinkQuestions):
 class EngineServer(PlantServer):
     """Base of servers with an engine of your own, for plants without inputs and records without gaps.
 
-    A subclass defines :meth:`learned`; tables, tests, intervals, forecasts, changes and checks come of what it returns.
+    A subclass defines :meth:`learned`; tables, tests, intervals, forecasts, changes and checks come from what it
+    returns.
 
     See Also
     --------
     PlantServer : What a fit leaves behind.
     skfedcausal.LikelihoodServer : The engines that come with the library.
+
+    Examples
+    --------
+    Least squares on the states, for units of one state:
+
+    >>> import numpy as np
+    >>> from skfedcausal import FederatedGrangerEstimator, KalmanClient
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.server.engines import BlockEstimates, Climb, Engine, Learned, OperatingPoint, Plant
+    >>> class LeastSquares(EngineServer):
+    ...     def learned(self, record):
+    ...         states, pairs = record.scores.series, record.partition.pairs
+    ...         late = np.setdiff1d(np.arange(len(states)), record.starts)
+    ...         before, now = states[late - 1], states[late]
+    ...         A = np.linalg.lstsq(before, now, rcond=None)[0].T
+    ...         Q, G = np.cov(now - before @ A.T, rowvar=False), np.linalg.inv(before.T @ before)
+    ...         s, none = states.std(axis=0), np.zeros((len(A), 0))
+    ...         links = np.array([[A[m, n] * s[n] / s[m]] for m, n in pairs])
+    ...         covs = np.array([[[Q[m, m] * G[n, n] * (s[n] / s[m]) ** 2]] for m, n in pairs])
+    ...         point = OperatingPoint.of(record, A, (), none, np.diag(s))
+    ...         plant = Plant.of_one_lag(A, none, Q, point=point, scale=np.diag(s))
+    ...         learned = Learned(plant, (A, none), Climb(1, True, 0.0, False))
+    ...         return learned, Engine(pairs, BlockEstimates.padded(links, covs, record.partition))
+    >>> X, _ = make_granger_plant(3, n_states=1, links=[("unit0", "unit2")], link_strength=0.4, random_state=0)
+    >>> est = FederatedGrangerEstimator(KalmanClient(n_states=1), server=LeastSquares()).fit(X)
+    >>> est.links_.query("verdict == 'influence'")[["cause", "effect"]].values.tolist()
+    [['unit0', 'unit2']]
     """
 
     def learned(self, record):

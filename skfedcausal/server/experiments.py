@@ -100,7 +100,7 @@ class LinkDesign:
         return self._pulled_back(np.hstack([pull, -pull @ explained.T]))
 
     def rows_needed(self, u, alpha, margin):
-        """Rows of moves like these after which a link of strength `margin` is told from none four times in five.
+        """Rows of moves like these after which a link of strength `margin` is separated from none four times in five.
 
         Of a link whose direction is not known: any one is as likely as any other.
         """

@@ -51,7 +51,7 @@ class LikelihoodServer(Grouped, PlantServer):
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
     knowledge : Knowledge, default=None
-        Links that there cannot be or that there are, and rows after which they act, see
+        Links that are impossible or certain, and rows after which they act, see
         :class:`~skfedcausal.Knowledge`.
     options : LikelihoodOptions, default=None
         The search, rounds of messages and the climb, see :class:`~skfedcausal.LikelihoodOptions`.
@@ -63,9 +63,9 @@ class LikelihoodServer(Grouped, PlantServer):
         searched and shrunk by the information in any case.
     max_time : float, default=25.0
         Seconds of a processor that a fit may take. What it does besides searching (units' own models, held-out gains,
-        checks) is taken off first, up to four fifths; two fifths of the rest are for the plant of one lag. They are
-        counted in operations so that what is learned does not depend on the load; a clock of the processor stops what
-        takes longer than it counts as. The best plant so far is kept, with a warning.
+        checks) is deducted first, up to four fifths; two fifths of the rest are for the plant of one lag. They are
+        counted in operations so that what is learned does not depend on the load; a processor clock stops what takes
+        longer than counted. The best plant so far is kept, with a warning.
     n_jobs : int, default=None
         Processes, or workers of the backend of `joblib.parallel_config`, that plants of 128 units or more are
         learned with. None takes what is configured, one unless it is. The same bits come for any number.
@@ -77,9 +77,9 @@ class LikelihoodServer(Grouped, PlantServer):
     filled_ : bool
         Whether Whittle's likelihood of what each row says by itself stands for the exact one where gaps take more than
         a twentieth of what the record tells, because that would have taken longer than `max_time`. Standard errors
-        know of the rows that are lost by it.
+        account for the rows that are lost by it.
     outdone_ : bool
-        Whether the search for links ended after its first stage, without a warning, since responses surely answer
+        Whether the search for links ended after its first stage, without a warning, since responses clearly answer
         better what inputs do (only for estimators that have them, :doc:`/counterfactual`).
     n_rounds_ : int
         Rounds of messages that the plant was learned from.
@@ -217,7 +217,7 @@ class LikelihoodServer(Grouped, PlantServer):
         continues : bool, default=False
             Whether the first row follows the last one of the batch before. If not, the batch begins an episode.
         forget : float, default=None
-            Share of their weight that all earlier rows lose, 1 to begin anew; the batch then begins an episode.
+            Share of their weight that all earlier rows lose, 1 to start afresh; the batch then begins an episode.
 
         Returns
         -------

@@ -16,7 +16,7 @@ class Knowledge(ParameterGroup):
     Parameters
     ----------
     forbidden, required : str, list, DataFrame or networkx.DiGraph, optional
-        Links between states that there cannot be, and that there are: words such as ``"unit0 -> unit1"``, pairs
+        Links between states that are impossible, and that are certain: words such as ``"unit0 -> unit1"``, pairs
         (cause, effect), a table with columns ``cause`` and ``effect``, or a graph. A forbidden link is zero in every
         matrix and has the verdict "no influence"; a required one is never searched for nor dropped, and has the
         verdict "influence", whatever its p-value is.

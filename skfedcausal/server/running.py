@@ -237,7 +237,7 @@ def check_forget(forget):
     if isinstance(forget, bool) or not isinstance(forget, Real) or not 0 <= float(forget) <= 1:
         raise ValueError(
             f"Got forget={forget!r}; give the share of their weight that all earlier rows lose: 0.1, say, or 1 to "
-            "begin anew with the same unit models."
+            "start afresh with the same unit models."
         )
     return float(forget) or None
 
@@ -297,7 +297,7 @@ def check_models(known, record, absent):
         if usual.shape != J.shape or np.abs(usual - J).max() > _SAME * np.abs(J).max():
             raise ValueError(
                 f"Unit {name!r} sees its states otherwise than in the batches before: its model, or the sensors that "
-                "it has, are not the same. Sums of both do not add; begin anew with its new model (`inspection.renew`)."
+                "it has, are not the same. Sums of both do not add; begin with its new model (`inspection.renew`)."
             )
 
 

@@ -33,7 +33,7 @@ def warn_of_drift(drifting):
             f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
             "Units that drift on their own seem to influence each other: nothing is said of links between them "
             '("cannot tell"). Give differences or detrended '
-            "measurements, or a record that is long against the drift.",
+            "measurements, or a record that is long compared with the drift.",
         )
 
 
@@ -41,8 +41,8 @@ def warn_of_filled_gaps(n_samples, max_time):
     """Say that a record was too long for the exact likelihood of its gaps."""
     warn(
         f"The exact likelihood of {n_samples} rows with gaps takes longer than "
-        f"max_time={max_time:g}: the links were learned from what each row says by itself, every row for as much as "
-        "any other, which finds a little less. Raise max_time for the exact one.",
+        f"max_time={max_time:g}: the links were learned from what each row says by itself, with equal weight for all "
+        "rows, which finds slightly less. Raise max_time for the exact one.",
     )
 
 
@@ -61,17 +61,16 @@ def warn_of_climb(n_iter, gradient_norm, tol):
         left = "links still came and went"
     warn(
         f"The likelihood did not converge: after {n_iter} iterations {left}. Raise max_iter or "
-        "max_time, give fewer states or more data; far from the maximum the verdict on links is that nobody "
-        "can tell.",
+        "max_time, give fewer states or more data; far from the maximum no link can be decided.",
         ConvergenceWarning,
     )
 
 
 def warn_of_budget(budget, max_time, what):
     """Say that the work was ended, and whether another run may end elsewhere."""
-    clock = " It was the clock that stopped it: another run may end elsewhere." * budget.stopped_by_clock
+    clock = " The clock stopped it: another run may end elsewhere." * budget.stopped_by_clock
     warn(
-        f"{what} was ended after {budget.max_time:.3g} s of work (max_time={max_time:.3g} in all): this is "
+        f"{what} was ended after {budget.max_time:.3g} s of computing (max_time={max_time:.3g} in all): this is "
         f"the best plant so far. Raise max_time, or give fewer units or states.{clock}",
         ConvergenceWarning,
     )
@@ -81,5 +80,5 @@ def warn_of_border(shrunk_by):
     """Say that the poles of a plant of several lags were brought in."""
     warn(
         "The plant of several lags that fits the record best is at the border of stability; its "
-        f"poles were brought in by a factor {shrunk_by:.6f}. Long free runs hang on it.",
+        f"poles were brought in by a factor {shrunk_by:.6f}. Long free runs depend on it.",
     )

@@ -268,11 +268,11 @@ def on_clock(rows, clock=None):
 
 
 _SAID = {
-    "doubled": "{} rows came twice, those from {} on: they are left out. The watch goes on.",
-    "late": "{} rows go back to {}, after later ones: they are left out. The watch goes on.",
+    "doubled": "{} rows came twice, those from {} on: they are left out. Monitoring continues.",
+    "late": "{} rows go back to {}, after later ones: they are left out. Monitoring continues.",
     "alone": "{} rows, the first of {}, have a clock of their own: no row after them agrees, and they are left out. "
-    "The watch goes on.",
-    "set": "Rows are missing, or the clock of the source was set: {} times, to {} first. The watch goes on from there.",
+    "Monitoring continues.",
+    "set": "Rows are missing, or the clock of the source was reset: {} times, first to {}. Monitoring continues.",
 }  # fmt: skip
 
 

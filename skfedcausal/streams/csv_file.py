@@ -323,7 +323,7 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
         if name not in words and any(map(_is_no_number, cells, columns[k])):
             wrong.append(name)
     if wrong:
-        say_and_go_on(f"{path} has something else than numbers in {listed(wrong)}: taken as missing")
+        say_and_go_on(f"{path} has something other than numbers in {listed(wrong)}: taken as missing")
     return pd.DataFrame(columns, index=index).set_axis(names, axis=1)
 
 

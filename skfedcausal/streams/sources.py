@@ -69,7 +69,7 @@ def check_address(address, options=None):
     scheme = _scheme(address)
     if scheme not in _KINDS:
         shown = "'csv:live.csv', 'mqtt://host:port/topic', 'opc.tcp://host:4840' or a database as SQLAlchemy has it"
-        raise ValueError(f"{_without_secrets(address)!r} is no source; give {shown}.")
+        raise ValueError(f"{_without_secrets(address)!r} is not a source; give {shown}.")
     if urlsplit(address).password is not None:
         raise ValueError("The address holds a password; give it by `password_file` or `password_env` in [source].")
     if scheme.startswith("mqtt") and not (urlsplit(address).hostname and urlsplit(address).path.strip("/")):

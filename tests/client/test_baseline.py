@@ -382,9 +382,9 @@ def test_what_an_autoregression_says_exactly_has_no_line_beside_it():
 def test_columns_that_are_their_baseline_alone_are_ignored_or_refused(option, column, level):
     t, noise = np.arange(800.0), np.random.default_rng(0).standard_normal((800, 2))
     alone = column(t)[:, None] + level
-    with pytest.raises(ValueError, match="Nothing is left of any column of the unit"):
+    with pytest.raises(ValueError, match="Nothing is left in any column of the unit"):
         KalmanClient(baseline=Baseline(**option)).fit(alone)
-    with pytest.warns(UserWarning, match="Columns 1 of the unit are nothing beside their seasons, trend"):
+    with pytest.warns(UserWarning, match="Columns 1 of the unit are fully explained by their seasons, trend"):
         client = KalmanClient(baseline=Baseline(**option)).fit(np.hstack([noise[:, :1], alone, noise[:, 1:]]))
     assert client.transform(np.hstack([noise[:, :1], alone, noise[:, 1:]])).shape[1] <= 2
     faint = 1e-5 if level else 1e-7  # which is more than rounding
@@ -393,5 +393,5 @@ def test_columns_that_are_their_baseline_alone_are_ignored_or_refused(option, co
 
 def test_a_level_that_moves_between_episodes_alone_leaves_nothing():
     Y = np.repeat([[1.0], [2.0]], 400, axis=0)
-    with pytest.raises(ValueError, match="Nothing is left of any column"):
+    with pytest.raises(ValueError, match="Nothing is left in any column"):
         KalmanClient(baseline=Baseline(levels="episode")).fit(Y, lengths=[400, 400])

@@ -516,7 +516,7 @@ def test_a_nominal_record_of_a_site_that_begins_without_a_mode_is_refused(plant)
     ("settings", "error"),
     [
         ('mode = "recipe"\n', "no column 'recipe'"),
-        ('mode = "x0"\n', "it tells no mode"),
+        ('mode = "x0"\n', "it does not name a mode"),
         ('mode = "x0"\ninputs = ["x0"]\n', "both name 'x0'"),
         ('mode = "x0"\nbasis = "spline"\n', "leave out `basis`"),
     ],

@@ -33,7 +33,7 @@ def test_what_is_written_can_be_planned_with(tmp_path, answers, capsys):
         assert {path.stat().st_mode & 0o777 for path in (settings, key)} == {0o600}
     assert main(["plan", str(settings)]) == 0
     assert main(arguments(answers, tmp_path / "home")) == 1  # nothing is written over
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_what_is_not_given_is_asked(tmp_path, answers, monkeypatch, capsys):
@@ -47,7 +47,19 @@ def test_what_is_not_given_is_asked(tmp_path, answers, monkeypatch, capsys):
 
     monkeypatch.setattr("builtins.input", nobody)
     assert main(arguments(answers, tmp_path / "other")) == 1
-    assert "Nobody answers here" in capsys.readouterr().err
+    assert "Nobody is here to ask" in capsys.readouterr().err
+
+
+def test_repairs_that_the_record_needs_are_written_to_its_settings(tmp_path, answers, capsys):
+    rows = pd.read_csv(answers["data"])
+    rows.loc[50:250, "level"] = 1.5  # frozen
+    rows.insert(0, "time", pd.date_range("2026-03-01", periods=len(rows), freq="10s"))
+    rows.to_csv(answers["data"], index=False)
+    assert main(arguments(answers, tmp_path)) == 1
+    assert "init --fix all" in capsys.readouterr().err
+    assert main([*arguments(answers, tmp_path), "--fix", "stuck,fill values", "--tz", "Europe/Berlin"]) == 0
+    site = read_site_settings(next(tmp_path.glob("*.toml")))
+    assert (list(site.fix), site.tz) == (["stuck", "fill values"], "Europe/Berlin")
 
 
 def test_nothing_is_left_of_settings_that_cannot_be_used(tmp_path, answers, capsys):

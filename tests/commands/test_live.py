@@ -65,7 +65,7 @@ def test_a_unit_without_a_value_is_grey(watch):
 
 def test_others_need_a_token(watch, tmp_path):
     (tmp_path / "token").write_text("a-long-enough-token\n")
-    with pytest.raises(ValueError, match="others may look with a token only"):
+    with pytest.raises(ValueError, match="access from elsewhere needs a token"):
         LiveSettings(host="0.0.0.0")
     with serve(watch, LiveSettings(port=0, token_file=tmp_path / "token")) as port:
         for path in ("/", "/state", "/metrics", "/?token=wrong"):

@@ -1,6 +1,7 @@
 """The commands on one's own file write a table, pictures and the report."""
 
 import json
+from argparse import Namespace
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from skfedcausal import PlantTable
 from skfedcausal.__main__ import main
+from skfedcausal.commands.inputs import with_columns
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.historian.naming import unit_names
 
@@ -102,6 +104,17 @@ def test_impact_of_a_change_that_was_not_made(plant_csv, tmp_path, capsys):
 def test_questions_that_mean_nothing_are_refused(plant_csv, tmp_path, capsys, words, match):
     assert main(["impact", str(plant_csv), *INPUTS, *words, "--max-time", "1", "--out", str(tmp_path)]) == 1
     assert match in capsys.readouterr().err
+
+
+def test_tags_are_named_as_in_the_plant():
+    columns = ["TRB__T01.JIC202.SP", "TRB__T01.FT201.PV", "BLR__T01.FT201.PV"]
+    asked = {"do": ["SITE1.TRB.T01.JIC202.SP=+5"], "sampled": ["before"], "limit": ["FT201.PV=0:9"]}
+    moved = {"moved": ["JIC202.SP"], "instrument": ["TRB/T01/JIC202/SP=SITE1.BLR.T01.FT201.PV"]}
+    options = with_columns(Namespace(inputs="TRB.T01.JIC202.SP, BLR__T01.FT201.PV", **asked, **moved), columns)
+    assert options.inputs == [columns[0], columns[2]]
+    assert (options.do, options.moved) == ([f"{columns[0]}=+5"], [columns[0]])
+    assert options.instrument == [f"{columns[0]}={columns[2]}"]
+    assert (options.sampled, options.limit) == (["before"], ["FT201.PV=0:9"])  # a word, and two units' tag
 
 
 @pytest.mark.medium

@@ -128,7 +128,7 @@ def test_runs_that_an_index_names_are_episodes(plant):
     assert table.lengths == (200, 200)
     assert "episodes: the index names 2 runs" in table.said
     turns = runs.set_axis(pd.MultiIndex.from_product([range(N // 2), ["a", "b"]]).swaplevel())
-    with pytest.raises(ValueError, match="stand in turns"):
+    with pytest.raises(ValueError, match="are interleaved"):
         read_plant(turns)
 
 

@@ -833,6 +833,6 @@ def test_a_column_of_times_is_no_measurement(alone, zone):
     times = pd.Series(pd.date_range("2026-01-01", periods=20, tz=zone))
     frame = pd.DataFrame({"b__when": times} if alone else {"a__x": np.arange(20.0), "b__when": times})
     with pytest.raises(
-        TypeError, match=r"Times are no measurements\. Found in column 'b__when' of unit 'b'; times of rows"
+        TypeError, match=r"Times are not measurements\. Found in column 'b__when' of unit 'b'; times of rows"
     ):
         read_plant(frame)

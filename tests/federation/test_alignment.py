@@ -96,7 +96,7 @@ def test_sites_with_the_same_rows_are_not_asked_again():
         (pd.date_range("2026-03-01", periods=1500, freq="30s", tz="UTC"), "every 30 s"),
         (TIMES + pd.Timedelta("4s"), "4 s beside"),
         (TIMES + pd.Timedelta("300D"), "only 0 of 1500 rows"),
-        (None, "tells no times"),
+        (None, "reports no times"),
     ],
 )
 def test_who_cannot_be_aligned_is_refused_by_name_with_both_clocks(index, reason):

@@ -93,7 +93,7 @@ def test_what_is_for_somebody_else_is_refused(tmp_path, wrong, caplog):
     site = gate(tmp_path)
     with caplog.at_level(logging.WARNING):
         assert site.answer(question(1, **wrong)) is None
-    assert "not for 'mill': astray" in site.ledger.entries()[0]["reason"]
+    assert "not for 'mill': misrouted" in site.ledger.entries()[0]["reason"]
     assert (site.worker.asked, site.run, site.closed) == (0, None, False)
 
 

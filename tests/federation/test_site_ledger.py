@@ -222,7 +222,7 @@ def test_the_limit_is_reached_by_the_last_byte_of_a_run_and_counts_what_leaves_o
         ledger.record("march", "mill", "up", STATES, bytes(7), 2)
     ledger.record("march", "mill", "up", STATES, bytes(6), 3)
     ledger.record("april", "mill", "up", STATES, bytes(10), 1)
-    ledger.refuse("april", "mill", "astray")
+    ledger.refuse("april", "mill", "misdirected")
     account = ledger.verify()
     assert (account["entries"], account["refused"]) == (7, 3)
     assert (account["bytes_up"], account["bytes_down"]) == (20, 1000)

@@ -278,7 +278,7 @@ def test_the_table_goes_straight_into_a_fit():
     ("text", "options", "match"),
     [
         ("", {}, "The export is empty: found in unit 'P1'"),
-        ("time;a\n01.03.2026 00:00;1\n", {"tz": "Europe/Berlinn"}, "'Europe/Berlinn' is no time zone"),
+        ("time;a\n01.03.2026 00:00;1\n", {"tz": "Europe/Berlinn"}, "'Europe/Berlinn' is not a time zone"),
         ("time;a\n01.03.2026 00:00;1\n", {"every": "10 sheep"}, "every='10 sheep' is no length of time"),
         ("time;a\n01.03.2026 00:00;1\n", {"clock": {"P1": "late"}}, "clock='late' is no length of time"),
     ],

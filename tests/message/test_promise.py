@@ -41,7 +41,7 @@ def test_a_packet_without_a_promise_stays_what_it_is():
     ids=str,
 )  # fmt: skip
 def test_terms_that_cannot_be_meant_are_refused(changed):
-    with pytest.raises(PacketError, match="in terms that cannot be meant"):
+    with pytest.raises(PacketError, match="in terms that make no sense"):
         PrivacyPromise.taken_off(replace(EVENT, **changed).put_on(BELOW))
 
 

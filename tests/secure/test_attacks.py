@@ -179,5 +179,5 @@ def test_one_unit_with_another_key_is_named():
         products_of(workers, messages, states),
         dealer._corrections(asked_of_the_dealer(messages)),
     )
-    with pytest.raises(ValueError, match=r"\['unit2'\] with others do not open.*different keys"):
+    with pytest.raises(ValueError, match=r"\['unit2'\] with others cannot be unmasked.*different keys"):
         opened_sums(messages, products, corrections, SUMS)

@@ -56,8 +56,8 @@ def test_what_two_units_read_becomes_a_state_of_both():
     assert sent.groupby("op")["packets"].sum().to_dict() == {"sensors": 2, "sensor states": 2}
     assert plant.communication_["rounds"] == plant.server_.n_rounds_
     assert plant.predict(X).shape == (450, 12)
-    assert "two of a unit at most" in plant.privacy_statement_
-    assert "two of a unit at most" not in alone.privacy_statement_
+    assert "at most two per unit" in plant.privacy_statement_
+    assert "at most two per unit" not in alone.privacy_statement_
 
 
 @pytest.mark.medium

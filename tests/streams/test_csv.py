@@ -64,7 +64,7 @@ def test_lines_that_cannot_be_read_are_named_and_the_rest_goes_on(tmp_path):
     with pytest.warns(StreamWarning, match=r"1 lines of .*live.csv do not have the 3 columns"):
         assert len(joined(path)) == 2
     path.write_text(HEAD + line(0) + line(1, a="broken"))
-    with pytest.warns(StreamWarning, match="something else than numbers in 'a__x'"):
+    with pytest.warns(StreamWarning, match="something other than numbers in 'a__x'"):
         table = joined(path)
     assert table["a__x"].isna().tolist() == [False, True]
 

@@ -279,9 +279,9 @@ def test_a_file_that_is_not_there_yet_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("live.csv", "is no source; give 'csv:live.csv'"),
+        ("live.csv", "is not a source; give 'csv:live.csv'"),
         ("mqtt://plant:hush@broker/rows", "The address holds a password"),
-        ("ftp://plant:hush@broker/rows", "is no source"),
+        ("ftp://plant:hush@broker/rows", "is not a source"),
         ("mqtt://broker", "has no broker or topic"),
     ],
 )

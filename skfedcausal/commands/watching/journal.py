@@ -82,7 +82,7 @@ class Journal:
         if about.get("format") != FORMAT:
             raise StateError(
                 f"{self._folder / _STATE} has format {about.get('format')}, and this version reads {FORMAT}: "
-                "move the folder away to begin anew."
+                "move the folder away to start afresh."
             )
         self._number = about["number"]
         records = [record for path in self._segments() for record in _records(path)]

@@ -81,7 +81,7 @@ def _bound(host, port):
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise OSError(
-            f"The live page cannot be at {host}:{port} ({error.strerror}); give another port in [live]."
+            f"The live page cannot be served at {host}:{port} ({error.strerror}); give another port in [live]."
         ) from None
 
 
@@ -144,7 +144,7 @@ def app(watch, token="", outboxes=()):
         except (ValueError, KeyError, TypeError):
             return PlainTextResponse("Give incident, by and comment as JSON.", 400)
         if not by or incident not in watch.incidents.known:
-            return PlainTextResponse("Give a name and an incident that is known.", 400)
+            return PlainTextResponse("Give a name and a known incident.", 400)
         watch.asked.put((incident, by[:100], comment[:_LONGEST], now_told()))
         return JSONResponse({"ok": True}, 202)
 
@@ -263,13 +263,13 @@ def metrics_of(watch, outboxes=()):
     told = (
         ("rows_total", "counter", "Rows that were judged.", counts["rows"]),
         ("left_out_rows_total", "counter", "Rows that were left out.", by_why),
-        ("clock_set_total", "counter", "How often the clock of the source was set.", clock["set"]),
+        ("clock_set_total", "counter", "How often the clock of the source was reset.", clock["set"]),
         ("incidents_total", "counter", "Incidents.", incidents.n_incidents),
-        ("incidents_open", "gauge", "Incidents that go on and nobody has acknowledged.", len(incidents.open)),
+        ("incidents_open", "gauge", "Active incidents that nobody has acknowledged.", len(incidents.open)),
         ("last_row_age_seconds", "gauge", "Seconds since the last row came.", watch.age),
         ("up", "gauge", "1 if rows come.", not watch.is_quiet),
         ("state_kept", "gauge", "1 if the state can be kept.", not watch.problem),
-        ("waiting_events", "gauge", "Events that wait for who is to be told.", waiting),
+        ("waiting_events", "gauge", "Events that wait to be sent.", waiting),
     )
     lines = []
     for name, kind, what, found in told:

@@ -133,7 +133,7 @@ class Watch:
     def _unsaved(self, error):
         why = getattr(error, "strerror", None) or error
         if not self.problem:
-            say(f"The state of the watch cannot be kept ({why}). The watch goes on without.")
+            say(f"The state of the watch cannot be kept ({why}). Monitoring continues without it.")
         self.problem, self._columns = f"the state cannot be kept: {why}", None
 
     # -- rows ----------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Watch:
             self.detector = load(model)
             self.take_up(kept, records)
         except (OSError, ValueError, RuntimeError, TypeError) as problem:
-            say(f"The state before could not be read ({problem}): the watch begins anew.")
+            say(f"The state before could not be read ({problem}): monitoring starts afresh.")
             self.detector.reset()
         self.counts = counts
 

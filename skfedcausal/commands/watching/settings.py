@@ -127,7 +127,7 @@ class LiveSettings:
 
     def __post_init__(self):
         if self.token_file is None and self.host not in _LOCAL:
-            raise SettingProblems([("host", f"{self.host!r}; others may look with a token only: give `token_file`.")])
+            raise SettingProblems([("host", f"{self.host!r}; access from elsewhere needs a token: give `token_file`.")])
 
     @property
     def token(self):
@@ -170,9 +170,9 @@ class WatchSettings:
             ("until", "" if self.until in ("end", "alarm") else f"{self.until!r}; give 'end' or 'alarm'."),
             (
                 "webhook",
-                "" if is_web or not self.webhook else f"{self.webhook!r} is no address; give 'http://host/path'.",
+                "" if is_web or not self.webhook else f"{self.webhook!r} is not an address; give 'http://host/path'.",
             ),
-            ("tz", "" if is_zone else f"{self.tz!r} is no time zone; give its name, such as 'Europe/Berlin'."),
+            ("tz", "" if is_zone else f"{self.tz!r} is not a time zone; give its name, such as 'Europe/Berlin'."),
         ]
         if any(text for _, text in problems):
             raise SettingProblems([(key, text) for key, text in problems if text])

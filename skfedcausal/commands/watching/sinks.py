@@ -190,7 +190,7 @@ def to_broker(settings, password):
 
 def in_words(event):
     """An event as the title of a message."""
-    where = f"began in {event['root']}" if event["root"] != "undecided" else "began nobody knows where yet"
+    where = f"began in {event['root']}" if event["root"] != "undecided" else "origin not determined yet"
     ended = "" if event["end"] is None else f", ended {event['end']}"
     return f"Incident at {event['start']}: {where}{ended}"
 

@@ -26,7 +26,7 @@ from .state import arrays_of
 
 @dataclass(repr=False, eq=False)
 class RegressorServer(MomentServer):
-    """Plant learned as ``x_s[t] = f_s(x[t-1])`` with any scikit-learn regressor (eq. 5 of [1]_).
+    """Plant learned as ``x_s[t] = f_s(x[t-1])`` with any scikit-learn regressor: equation 5 of [1]_.
 
     By default the labels are the units' next states, which is what tells a local fault from a propagated
     one. The paper's labels, the augmented predictions of the units, let the server learn what the units can

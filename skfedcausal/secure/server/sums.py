@@ -129,8 +129,8 @@ def _check_opened(products, names, slices):
     np.fill_diagonal(wrong, False)
     if wrong.any():
         raise ValueError(
-            f"The sums of {_most_often(wrong, names)} with others do not open: unit and dealer have different keys, or "
-            "one of them changed what it sent. Give the dealer the keys that the units have."
+            f"The sums of {_most_often(wrong, names)} with others cannot be unmasked: unit and dealer have different "
+            "keys, or one of them changed what it sent. Give the dealer the keys that the units have."
         )
 
 
@@ -142,14 +142,14 @@ def _check_sums(means, names, slices):
     if wrong.any():
         raise ValueError(
             f"The sums of {_most_often(wrong, names)} with others are larger than products of their series can be: "
-            "what it sent is not about one series. Leave it out, or let its site look."
+            "what it sent is not about one series. Leave it out, or ask its site to check."
         )
     if not _is_covariance(means[0]):
         rest = [np.delete(np.arange(len(squares)), np.arange(len(squares))[own]) for own in slices]
         who = [name for name, kept in zip(names, rest, strict=True) if _is_covariance(means[0][np.ix_(kept, kept)])]
         raise ValueError(
             f"The sums of all units are no covariance, but are without {who or 'several'} of them: what was sent is "
-            "not about one series each. Leave that out, or let its site look."
+            "not about one series each. Leave that out, or ask its site to check."
         )
 
 

@@ -407,7 +407,7 @@ def _reason(verdict, found, is_slow, is_shared):
 
 
 def unless_driven(share):
-    """What would speak against an influence: a driver that explains a share of the news of both."""
+    """What would speak against an influence: a driver that explains a share of the unpredicted variation of both."""
     return f"an unmeasured common driver would have to explain {percent(share)} of both"
 
 

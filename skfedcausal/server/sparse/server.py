@@ -319,7 +319,7 @@ def _stable(A, plant):
     if share < 1:
         warn(
             f"The blocks of the plant are stable and the whole is not: links were made weaker by a factor {share:g}. "
-            "Standard errors do not know of it.",
+            "Standard errors do not account for it.",
             ConvergenceWarning,
         )
     return A

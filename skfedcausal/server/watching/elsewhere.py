@@ -33,8 +33,8 @@ def began_elsewhere(server, rows):
         return False
     where = ", ".join(name for name, out in zip(server.names, units, strict=True) if out)
     warn(
-        f"A record begins at an operating point that the nominal record does not have, in {where}. It is watched from "
-        "there: a fault that was there before its first row is taken for part of it. Fit with nominal rows of that "
+        f"A record begins at an operating point that the nominal record does not have, in {where}. Monitoring starts "
+        "from there: a fault that began before its first row counts as part of it. Fit with nominal rows of that "
         "operating point too (levels='episode'), or ask `attribute` about such a fault.",
     )
     return True
@@ -109,7 +109,7 @@ def _learned(server, messages, surprise):
     try:
         return learned.fit(clone(server.learner).fit(centred), centred)
     except ValueError as error:
-        warn(f"Rows at another operating point do not tell what is nominal there: {error}")
+        warn(f"Rows at another operating point do not show what is nominal there: {error}")
         return None
 
 

@@ -60,7 +60,7 @@ class StreamState:
         return self.rows
 
     def forget_rows(self):
-        """Begin anew with the rows that come."""
+        """Start afresh with the rows that come."""
         self.rows, self.later = None, []
 
 

@@ -112,7 +112,7 @@ def test_rows_that_do_not_tell_what_is_nominal_leave_the_watch_as_it_is(plant, d
     one = messages["unit2"]
     patterns = np.stack([np.zeros_like(one.patterns[0]), one.patterns[0]])
     messages["unit2"] = replace(one, z=one.z * seen[:, None], patterns=patterns, index=seen)
-    with pytest.warns(UserWarning, match=BEGINS), pytest.warns(UserWarning, match="do not tell what is nominal there"):
+    with pytest.warns(UserWarning, match=BEGINS), pytest.warns(UserWarning, match="do not show what is nominal there"):
         _, state = followed(detector, messages, (0, N_ROWS))
     assert state.own is None
 
