@@ -118,8 +118,8 @@ class CurvedPlant:
 
     def _next(self, plants, h, u):
         """States (d, n_runs, n) one row after these, under inputs (k,) or (n_runs, k)."""
-        u = np.broadcast_to(u, (*h.shape[:2], self.curves.low.size - h.shape[2]))
-        x = np.concatenate([h, u], axis=2).reshape(-1, self.curves.low.size)
+        u = np.broadcast_to(u, (*h.shape[:2], self.curves.knots.shape[1] - h.shape[2]))
+        x = np.concatenate([h, u], axis=2).reshape(-1, self.curves.knots.shape[1])
         return np.hstack([_with_level(x), self.curves(x)]).reshape(*h.shape[:2], -1) @ plants
 
 
