@@ -237,14 +237,11 @@ class StandardisedPlant:
 
         But for those that measurements do not determine, or that do not report in neighbouring rows.
         """
-        n_lags = max(self._lags_for(self._fit_units(_MIN_LAGS)[2]), _MIN_LAGS)
         for m in np.flatnonzero(self.determined & ~self._is_slow):
             rows = self.partition.slices[m]
-            inverse, N = self._Sinv[rows, rows], self.score_noise[rows, rows]
             scores, present = self._scores.of_unit(m)
-            sums = None if present is not None else inverse @ self._scores.sums[:, rows, rows] @ inverse.T
-            known, starts = self._scores.known, self._record.starts
-            yield UnitRecord(scores @ inverse.T, present, N, known, starts, n_lags, sums, self.budget)
+            scores = scores @ self._Sinv[rows, rows].T
+            yield UnitRecord(scores, present, self._scores.known, self._record.starts, self.budget)
 
     # -- likelihoods -----------------------------------------------------------------------------
 
