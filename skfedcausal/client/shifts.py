@@ -9,7 +9,7 @@ import numpy as np
 from scipy.signal import lfilter
 
 from ..statespace.episodes import column_mean
-from ..statespace.segments import SHORTEST, find_changes
+from ..statespace.segments import find_changes
 
 _AXES = 3  # directions in which sensors vary most together, in which shifts are looked for
 _RATES = (0.0, 0.8, 0.95, 0.98, 0.99)  # at which a unit may settle at its new level
@@ -17,8 +17,8 @@ _ALIKE = 1e-9  # share of the largest singular value below which paths are alike
 
 
 def without_shifts(Y, starts):
-    """Measurements (n_samples, n_sensors) less their shifts of level; `Y` itself without any, or where some are missing."""
-    if len(Y) < 2 * SHORTEST or not np.isfinite(Y.sum()):
+    """Measurements (n_samples, n_sensors) less their shifts of level; `Y` itself without any, or with gaps."""
+    if not (len(Y) and np.isfinite(Y.sum())):
         return Y
     level = column_mean(Y)
     around = Y - level

@@ -20,11 +20,13 @@ References
 from typing import NamedTuple
 
 import numpy as np
+from scipy.signal import lfilter
 from scipy.special import chdtri
 
 from .episodes import column_mean, episodes
 
-_LAGS = 3  # of the autoregression
+_LAGS = 2  # of the autoregression
+_MEMORY = 8  # rows of an average of the past beside them: noise of sensors hides slow states from few lags
 _BLOCK, _MOST_BLOCKS = 50, 60  # rows between the first candidates, and how many of these there are at most
 _PER_COEFFICIENT = 4  # rows for each coefficient of an equation at least
 SHORTEST = 20  # rows between two changes, and between one and the end of an episode
@@ -119,12 +121,13 @@ class LevelRegression:
             rows = rows[np.all([present[rows - lag] for lag in range(_LAGS + 1)], axis=0)]
         n_blocks = min(_MOST_BLOCKS, len(rows) // _BLOCK)
         n_known = 0 if known is None else 2 * known.shape[1]
-        n_coefficients = len(sections) + _LAGS * x.shape[1] + n_known + n_blocks
+        n_coefficients = len(sections) + (_LAGS + 1) * x.shape[1] + n_known + n_blocks
         if n_blocks < 2 or len(rows) < _PER_COEFFICIENT * n_coefficients:
             return None
         level = column_mean(x)
         x = _whitened(x - level, np.abs(level))
         now, *before = (x[rows - lag] for lag in range(_LAGS + 1))
+        before.append(_smoothed(x, starts)[rows - 1])
         before += [known[rows], known[rows - 1]] if n_known else []
         before, inside = np.column_stack(before), np.zeros((len(rows), len(sections)))
         borders = np.searchsorted(rows, [*sections, len(x)])
@@ -318,6 +321,15 @@ class LevelRegression:
         sums = self._sums(changes)
         gain = self._ratio(sums.squares, sums.products) - len(changes) * (self._k + 1) * price  # one for the place
         return gain > of_waves.max()
+
+
+def _smoothed(x, starts):
+    """Exponential average of series over the rows before and at each, (n_samples, n)."""
+    found, rate = np.empty_like(x), 1 - 1 / _MEMORY
+    for a, b in episodes(starts, len(x)):
+        if a < b:
+            found[a:b] = lfilter([1 - rate], [1, -rate], x[a:b], axis=0, zi=rate * x[a : a + 1])[0]
+    return found
 
 
 def _whitened(columns, of=0.0):
