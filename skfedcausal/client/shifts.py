@@ -20,16 +20,21 @@ def without_shifts(Y, starts):
     """Measurements (n_samples, n_sensors) less their shifts of level; `Y` itself without any, or with gaps."""
     if not (len(Y) and np.isfinite(Y.sum())):
         return Y
+    changes = common_changes(Y, starts)
+    if not changes:
+        return Y
     level = column_mean(Y)
-    around = Y - level
+    followed = np.column_stack([np.ones(len(Y)), *(_followed(change, starts, len(Y)) for change in changes)])
+    return Y - level - followed @ np.linalg.lstsq(followed, Y - level, rcond=_ALIKE)[0] + level
+
+
+def common_changes(Y, starts):
+    """Changes of level of complete series (n_samples, k) in the directions in which they vary most together."""
+    around = Y - column_mean(Y)
     squares = around.T @ around
     size = np.sqrt(np.maximum(squares.diagonal(), np.finfo(float).tiny))
     axes = np.linalg.eigh(squares / np.outer(size, size))[1][:, -_AXES:]
-    changes = find_changes(around @ (axes / size[:, None]), starts)
-    if not changes:
-        return Y
-    followed = np.column_stack([np.ones(len(Y)), *(_followed(change, starts, len(Y)) for change in changes)])
-    return around - followed @ np.linalg.lstsq(followed, around, rcond=_ALIKE)[0] + level
+    return find_changes(around @ (axes / size[:, None]), starts)
 
 
 def _followed(change, starts, n_samples):

@@ -56,14 +56,6 @@ class Change(NamedTuple):
         return ((np.asarray(rows) - self.start + 1) / (self.stop - self.start)).clip(0.0, 1.0)
 
 
-class Segment(NamedTuple):
-    """Rows from `start` to before `stop` at one of the levels, numbered as they come."""
-
-    start: int
-    stop: int
-    level: int
-
-
 def find_changes(x, starts, *, chance=CHANCE, known=None, present=None, sections=None):
     """Changes of the level of series, in their order.
 
@@ -129,13 +121,13 @@ class LevelRegression:
         now, *before = (x[rows - lag] for lag in range(_LAGS + 1))
         before.append(_smoothed(x, starts)[rows - 1])
         before += [known[rows], known[rows - 1]] if n_known else []
-        before, inside = np.column_stack(before), np.zeros((len(rows), len(sections)))
+        lagged, inside = np.column_stack(before), np.zeros((len(rows), len(sections)))
         borders = np.searchsorted(rows, [*sections, len(x)])
         for section, (a, b) in enumerate(zip(borders[:-1], borders[1:], strict=True)):
             if a < b:
-                before[a:b] -= column_mean(before[a:b])
+                lagged[a:b] -= column_mean(lagged[a:b])
                 inside[a:b, section] = 1 / np.sqrt(b - a)
-        past = np.hstack([inside, _whitened(before) / np.sqrt(len(rows))])
+        past = np.hstack([inside, _whitened(lagged) / np.sqrt(len(rows))])
         errors = _whitened(now - past @ (past.T @ now), 1.0)
         return cls(rows, errors, past, starts, sections, len(x)) if errors.size else None
 
@@ -241,6 +233,33 @@ class LevelRegression:
             inverse = inverse[np.ix_(others, others)] - np.outer(share, inverse[worst, others])
             changes.pop(worst)
         return []
+
+    def levels(self, changes, chance=CHANCE):
+        """Numbers of the levels before, between and behind changes: those that may be the same are one."""
+        sums, m, n = self._sums(changes), len(changes), len(self.rows)
+        inverse = np.linalg.pinv(sums.squares, hermitian=True)
+        left = (1 + _SMALL) * np.eye(self._k) - sums.products.T @ inverse @ sums.products / n
+        precision, bar = np.linalg.inv(left), float(chdtri(self._k, chance / n))
+        groups = [[k] for k in range(m + 1)]
+        while len(groups) > 1:
+            # a change enters the level behind it and leaves the one before it
+            indicators = np.zeros((m + 1, len(groups) - 1))
+            for column, group in enumerate(groups[1:]):
+                indicators[group, column] = 1.0
+            entered = np.diff(indicators, axis=0)
+            known = np.linalg.pinv(entered.T @ sums.squares @ entered, hermitian=True)
+            effects = np.vstack([np.zeros(self._k), known @ (entered.T @ sums.products)])
+            known = np.pad(known, ((1, 0), (1, 0)))
+            apart = effects[:, None] - effects[None]
+            variance = known.diagonal()[:, None] + known.diagonal() - 2 * known
+            squares = np.einsum("abi,ij,abj->ab", apart, precision, apart) / np.maximum(variance, np.finfo(float).tiny)
+            np.fill_diagonal(squares, np.inf)
+            a, b = sorted(np.unravel_index(squares.argmin(), squares.shape))
+            if n * np.log1p(squares[a, b] / n) > bar:
+                break
+            groups[a] += groups.pop(b)
+        groups.sort(key=min)
+        return [next(j for j, group in enumerate(groups) if k in group) for k in range(m + 1)]
 
     # -- where they are ------------------------------------------------------------------------------
 
