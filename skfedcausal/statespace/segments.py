@@ -317,9 +317,13 @@ class LevelRegression:
         weights = columns @ np.linalg.pinv(columns.T @ columns, hermitian=True)
         effects = weights.T @ self.errors
         left, found = self.errors - columns @ effects, np.empty(len(changes))
-        for k, change in enumerate(changes):  # the rows in which a sensor jumps are no noise
-            used = (self.rows < change.start) | (self.rows > change.start + _LAGS)
-            scores = weights[used, k, None] * left[used]
+        calm = np.ones(
+            len(self.rows), dtype=bool
+        )  # the rows in which sensors jump, and the past has them, are no noise
+        for change in changes:
+            calm &= (self.rows < change.start) | (self.rows >= change.stop + _MEMORY)
+        for k in range(len(changes)):
+            scores = weights[calm, k, None] * left[calm]
             variance = scores.T @ scores + _SMALL * np.eye(self._k) * np.square(scores).sum()
             found[k] = effects[k] @ np.linalg.solve(variance, effects[k])
         return len(self.rows) * np.log1p(found / len(self.rows))
