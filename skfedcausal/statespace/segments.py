@@ -37,6 +37,10 @@ _WINDOW = 200  # rows by which a change is moved at most, or two blocks
 _PASSES = 4
 _AHEAD = 1.1  # times what slow waves explain that changes have to explain
 _SMALL = 1e-9  # share of the largest variance below which there is none
+_VISITED = 120  # rows of a level at least
+_SETTLING = 40  # rows after a switch that are not of the level yet, at most a quarter of those until the next one
+_LEAST = 20  # rows of a segment, where an episode begins or ends beside a switch
+_MOST_LEVELS = 4  # of a record that is cut into segments
 _ROUNDING = 1e-12  # of the mean of values, that differences of them are not told from
 _SELDOM = 0.01  # of all candidates together, where there is no change
 
@@ -54,6 +58,14 @@ class Change(NamedTuple):
     def path(self, rows):
         """Share of the change that is done in each of some rows."""
         return ((np.asarray(rows) - self.start + 1) / (self.stop - self.start)).clip(0.0, 1.0)
+
+
+class Segment(NamedTuple):
+    """Rows from `start` to before `stop` at one of the levels, numbered as they come."""
+
+    start: int
+    stop: int
+    level: int
 
 
 def find_changes(x, starts, *, chance=CHANCE, known=None, present=None, sections=None):
@@ -80,6 +92,24 @@ def find_changes(x, starts, *, chance=CHANCE, known=None, present=None, sections
     """
     record = LevelRegression.of(x, starts, known=known, present=present, sections=sections)
     return [] if record is None else record.changes(chance)
+
+
+def segments_of(x, starts):
+    """Segments at the levels of states (n_samples, n), without the rows in which they settle; none if it is one."""
+    record = LevelRegression.of(x, starts, sections=(0,))
+    changes = [] if record is None else record.changes()
+    if not changes:
+        return []
+    levels = record.levels(changes)
+    begins, ends = [0, *(change.stop - 1 for change in changes)], [*(change.start for change in changes), len(x)]
+    found = []
+    for a, b, level in zip(begins, ends, levels, strict=True):
+        for start, stop in episodes(sorted({a, *(s for s in starts if a < s < b)}), b):
+            first = start + (min(_SETTLING, (stop - start) // 4) if start == a and a > 0 else 0)
+            if stop - first >= _LEAST:
+                found.append(Segment(first, stop, level))
+    sizes = np.bincount(levels, np.subtract(ends, begins))
+    return found if 1 < len(sizes) <= _MOST_LEVELS and sizes.min() >= _VISITED else []
 
 
 class _Sums(NamedTuple):
@@ -133,7 +163,7 @@ class LevelRegression:
 
     def changes(self, chance=CHANCE):
         """Changes that are clear, in their order."""
-        bar = float(chdtri(self._k, chance / len(self.rows)))
+        bar = float(chdtri(self._k, chance / len(self.rows) / len(_DURATIONS)))  # of so many changes that are tried
         found = self._candidates()
         if not self._may_change(found, _FIRST * bar):
             return []

@@ -9,6 +9,7 @@ from scipy.special import expit
 from ...statespace.detection.shift import InnovationModel
 from ...statespace.episodes import episodes
 from ...statespace.riccati import stationary_covariance
+from ...statespace.segments import segments_of
 from ..joint import JointRecord
 from . import stream
 from .evidence import Evidence, OnsetRule, PlantMonitor
@@ -42,7 +43,6 @@ from .posterior import (
 )
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
-from .visited import visited
 
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
@@ -94,7 +94,7 @@ class RootCauseServer:
         rows = NominalRows.of(plant, messages, record, self._rng)
         self._n_known, self.campaigns, self.visited = len(rows.x), (), ()
         if self._response is None and len(rows.x) == record.n_samples:
-            self.visited = visited(rows.x, rows.starts)
+            self.visited = segments_of(rows.x, rows.starts)
         self._outside_dims = np.round(rows.distance.mean(axis=0))
         self.dims = self.state_dims + self._outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
