@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import expit
 
 from ...statespace.episodes import episodes
+from ...statespace.segments import segments_of
 from ..joint import JointRecord
 from . import stream
 from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_codes, is_glitch, revised
@@ -30,7 +31,6 @@ from .posterior import (
 )
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
-from .visited import visited
 
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
@@ -80,7 +80,7 @@ class RootCauseServer:
         rows = NominalRows.of(plant, messages, record, self._rng)
         self._n_known, self.campaigns, self.visited = len(rows.x), (), ()
         if self._response is None and len(rows.x) == record.n_samples:
-            self.visited = visited(rows.x, rows.starts)
+            self.visited = segments_of(rows.x, rows.starts)
         self._outside_dims = np.round(rows.distance.mean(axis=0))
         self.dims = self.state_dims + self._outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
