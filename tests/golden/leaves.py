@@ -118,7 +118,7 @@ def public_attributes(fitted):
     """What a fit left behind by name, in their order, what is made when it is asked for among it."""
     is_estimator = hasattr(fitted, "server_")
     names, held = (("links_",), set()) if is_estimator else (_MADE_WHEN_ASKED, _HELD)
-    lazy = {name: getattr(fitted, name, None) for name in names if is_property(fitted, name)}
+    lazy = {name: getattr(fitted, name) for name in names if is_property(fitted, name) and hasattr(fitted, name)}
     found = {name: value for name, value in {**vars(fitted), **lazy}.items() if name[-1] == "_" and name[0] != "_"}
     return {name: found[name] for name in sorted(found) if name not in _OF_A_RUN | held}
 

@@ -39,7 +39,7 @@ def chosen_blocks(pairs, known, partition):
 def _padded(pairs, partition):
     real = partition.padded < partition.n_states
     effect, cause = pairs.T
-    return ~(real[effect][:, :, None] & real[cause][:, None, :]).reshape(len(pairs), -1)
+    return ~(real[effect][:, :, None] & real[cause][:, None, :]).reshape(len(pairs), real.shape[1] ** 2)
 
 
 def in_order(pairs, tests, n_units):
