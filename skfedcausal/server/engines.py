@@ -17,13 +17,23 @@ from .links.engines import Engine
 from .links.questions import LinkQuestions
 from .prediction import OperatingPoint
 
-__all__ = ["BlockEstimates", "Climb", "Engine", "EngineServer", "JointRecord", "Learned", "OperatingPoint", "Plant"]
+__all__ = [
+    "BlockEstimates",
+    "Climb",
+    "Engine",
+    "EngineServer",
+    "JointRecord",
+    "Learned",
+    "OperatingPoint",
+    "Plant",
+    "PlantServer",
+]
 
 
-class EngineServer(LinkQuestions):
+class PlantServer(LinkQuestions):
     """Base of servers whose engine learns a plant, from which everything else comes.
 
-    An engine of your own is a subclass with :meth:`learned`, for plants without inputs and records without gaps.
+    A subclass says in ``_fit(messages)`` how the plant is learned: :class:`EngineServer` for engines of your own.
 
     Attributes
     ----------
@@ -141,23 +151,6 @@ class EngineServer(LinkQuestions):
     _run: Any = None  # the filter that went through the record of the fit, until it is asked for
     _tails: Any = None  # of its innovations
 
-    def learned(self, record):
-        """Learn the plant of a record.
-
-        Parameters
-        ----------
-        record : JointRecord
-            Of all units: ``record.scores.series`` (n_samples, n) are their centred states as each row measures them,
-            ``record.scores.noise`` the covariances of the errors of these by unit, ``record.starts`` first rows of
-            episodes, ``record.partition`` who has which states.
-
-        Returns
-        -------
-        learned : Learned
-        engine : Engine
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no `learned(record)`, which says how it learns a plant.")
-
     def fit(self, messages):
         """Learn the plant.
 
@@ -168,7 +161,7 @@ class EngineServer(LinkQuestions):
 
         Returns
         -------
-        self : EngineServer
+        self : PlantServer
 
         Raises
         ------
@@ -186,21 +179,6 @@ class EngineServer(LinkQuestions):
             If units drift like random walks.
         """
         return self._fit(messages)
-
-    def _fit(self, messages):
-        """Learn the plant by the engine of a subclass, whose `learned` says how."""
-        record = with_knowledge(self, JointRecord.from_messages(messages))
-        if record.u is not None or not record.is_constant:
-            what = "inputs" if record.u is not None else "gaps"
-            raise ValueError(
-                f"{type(self).__name__} learns plants without inputs from complete records, and this one has {what}. "
-                "Take a LikelihoodServer."
-            )
-        learned, self.engine_ = self.learned(record)
-        keep(self, record, learned)
-        self.misfit_, self.alone_, self.benefit_ = misfit_table(record.names, None), (), None
-        self.judge_later(messages)
-        return self
 
     # -- the plant over a record -----------------------------------------------------------------
 
@@ -294,3 +272,47 @@ class EngineServer(LinkQuestions):
             if self.curvature_ is None
             else with_curvature(replies, self.curvature_, self.state_slices_, change, before)
         )
+
+
+class EngineServer(PlantServer):
+    """Base of servers with an engine of your own, for plants without inputs and records without gaps.
+
+    A subclass defines :meth:`learned`; tables, tests, intervals, forecasts, changes and checks come of what it returns.
+
+    See Also
+    --------
+    PlantServer : What a fit leaves behind.
+    skfedcausal.LikelihoodServer : The engines that come with the library.
+    """
+
+    def learned(self, record):
+        """Learn the plant of a record.
+
+        Parameters
+        ----------
+        record : JointRecord
+            Of all units: ``record.scores.series`` (n_samples, n) are their centred states as each row measures them,
+            ``record.scores.noise`` the covariances of the errors of these by unit, ``record.starts`` first rows of
+            episodes, ``record.partition`` who has which states.
+
+        Returns
+        -------
+        learned : Learned
+        engine : Engine
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no `learned(record)`, which says how it learns a plant.")
+
+    def _fit(self, messages):
+        """Learn the plant by the engine of a subclass, whose `learned` says how."""
+        record = with_knowledge(self, JointRecord.from_messages(messages))
+        if record.u is not None or not record.is_constant:
+            what = "inputs" if record.u is not None else "gaps"
+            raise ValueError(
+                f"{type(self).__name__} learns plants without inputs from complete records, and this one has {what}. "
+                "Take a LikelihoodServer."
+            )
+        learned, self.engine_ = self.learned(record)
+        keep(self, record, learned)
+        self.misfit_, self.alone_, self.benefit_ = misfit_table(record.names, None), (), None
+        self._judge_later(messages)
+        return self

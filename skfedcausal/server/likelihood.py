@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..statespace.matrices import few_threads, keep_freed_memory
-from .engines import EngineServer
+from .engines import PlantServer
 from .estimation.covariance import COVARIANCES
 from .estimation.estimate import LARGE
 from .estimation.scoring import Budget
@@ -19,7 +19,7 @@ from .rounds import rounds_of
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
-class LikelihoodServer(EngineServer):
+class LikelihoodServer(PlantServer):
     """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
@@ -108,7 +108,7 @@ class LikelihoodServer(EngineServer):
     Attributes
     ----------
     plant_, links_, validity_, ...
-        See :class:`~skfedcausal.server.engines.EngineServer`, and:
+        See :class:`~skfedcausal.server.engines.PlantServer`, and:
     filled_ : bool
         Whether Whittle's likelihood of what each row says by itself stands for the exact one where gaps take more than
         a twentieth of what the record tells, because that would have taken longer than `max_time`. Standard errors
@@ -244,7 +244,7 @@ class LikelihoodServer(EngineServer):
                 self._leave_alone(messages)
                 if self.held_out is not None:
                     self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
-        self.judge_later(messages)
+        self._judge_later(messages)
         return self
 
     def _is_small(self, names):
@@ -286,7 +286,7 @@ class LikelihoodServer(EngineServer):
         self._learn(record)
         self.batches_, self.benefit_, self.n_rounds_ = batches, None, 1
         self._leave_alone({})
-        self.judge_later(messages)
+        self._judge_later(messages)
         return self
 
     def _learn(self, record, messages=None, budget=None, first=None):

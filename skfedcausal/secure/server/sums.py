@@ -352,7 +352,7 @@ class SecureSumsServer(ServerLearner):
             scale = np.sqrt(np.diagonal(sums.products[0]) / sums.n_samples)
             rows, (whole, rest) = rows_of_segments(sums.n_samples, sums.starts), sums.graded
             grades = grades_of_sums(whole, rest, rows, slices, scale)
-        learner.judge_later(None, grades, lambda links: withheld(links, news))
+        learner._judge_later(None, grades, lambda links: withheld(links, news))
         self.learner_ = learner
         for name in {*vars(learner), *_MADE_WHEN_ASKED}:
             if name.endswith("_"):

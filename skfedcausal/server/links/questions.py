@@ -147,7 +147,7 @@ class LinkQuestions(ServerLearner):
         """
         return self._concluded.by_likelihood
 
-    def judge_later(self, messages, grades=None, withhold=None):
+    def _judge_later(self, messages, grades=None, withhold=None):
         """What verdicts will be made from: messages, or what sums say of grades and of verdicts to withhold."""
         self._verdicts, self._evidence = None, (messages, grades, withhold)
 
