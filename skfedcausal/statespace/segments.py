@@ -139,7 +139,8 @@ class LevelRegression:
     def of(cls, x, starts, *, known=None, present=None, sections=None):
         """From series (n_samples, n), None where these are too many for their rows; see :func:`find_changes`."""
         sections = starts if sections is None else sections
-        lead, n_known = (_LAGS, 0) if known is None else (_MEMORY, (_MEMORY + 1) * known.shape[1])
+        n_known = 0 if known is None else (_MEMORY + 1) * known.shape[1]
+        lead = _MEMORY if n_known else _LAGS
         rows = np.concatenate([np.arange(min(a + lead, b), b) for a, b in episodes(starts, len(x))])
         if present is not None:
             rows = rows[np.all([present[rows - lag] for lag in range(_LAGS + 1)], axis=0)]
