@@ -25,7 +25,7 @@ from scipy.special import chdtri
 
 from .episodes import column_mean, episodes
 
-_LAGS = 2  # of the autoregression
+_LAGS, _UNDER_INPUTS = 2, 4  # of the autoregression, without inputs and with these: what they excite shows more of it
 _MEMORY = 8  # rows of an average of the past beside them, since noise of sensors hides slow states from few lags,
 # and rows for which inputs act: what an input does in later rows looks like a change of level from few of them
 _BLOCK, _MOST_BLOCKS = 50, 60  # rows between the first candidates, and how many of these there are at most
@@ -140,17 +140,17 @@ class LevelRegression:
         """From series (n_samples, n), None where these are too many for their rows; see :func:`find_changes`."""
         sections = starts if sections is None else sections
         n_known = 0 if known is None else (_MEMORY + 1) * known.shape[1]
-        lead = _MEMORY if n_known else _LAGS
+        n_lags, lead = (_UNDER_INPUTS, _MEMORY) if n_known else (_LAGS, _LAGS)
         rows = np.concatenate([np.arange(min(a + lead, b), b) for a, b in episodes(starts, len(x))])
         if present is not None:
-            rows = rows[np.all([present[rows - lag] for lag in range(_LAGS + 1)], axis=0)]
+            rows = rows[np.all([present[rows - lag] for lag in range(n_lags + 1)], axis=0)]
         n_blocks = min(_MOST_BLOCKS, len(rows) // _BLOCK)
-        n_coefficients = len(sections) + (_LAGS + 1) * x.shape[1] + n_known + n_blocks
+        n_coefficients = len(sections) + (n_lags + 1) * x.shape[1] + n_known + n_blocks
         if n_blocks < 2 or len(rows) < _PER_COEFFICIENT * n_coefficients:
             return None
         level = column_mean(x)
         x = _whitened(x - level, np.abs(level))
-        now, *before = (x[rows - lag] for lag in range(_LAGS + 1))
+        now, *before = (x[rows - lag] for lag in range(n_lags + 1))
         before.append(_smoothed(x, starts)[rows - 1])
         before += [known[rows - lag] for lag in range(_MEMORY + 1)] if n_known else []
         lagged, inside = np.column_stack(before), np.zeros((len(rows), len(sections)))
