@@ -7,7 +7,7 @@ import numpy as np
 from scipy.fft import dct, idct
 
 from ..client.baseline import wander_period
-from ..client.shifts import best_split
+from ..client.shifts import common_changes
 from ..statespace.episodes import lagged_rows
 from ..statespace.lines import found_periods, overtones, season_columns
 
@@ -17,11 +17,9 @@ _MOST_ROWS = 10_000  # that movements of levels are looked for in
 _CELLS = 2**20  # of a stretch of a long record
 _BANDWIDTH = 12.0  # lags of the long-run variance of 100 rows
 _TAILS = {"level": (0.4, np.pi**2 / 2), "line": (0.9, 2 * np.pi**2)}  # P(statistic > x) = a exp(-b x) about
-_MOST_SHIFTS = 15
 _SMOOTHED = 15  # rows over which scores are averaged before modes are looked for
 _TWO = 0.8  # share of the variance that two levels explain; of a normal distribution it is 0.64
 _VISITS = 4  # to modes, fewer are shifts
-_ONE_WAY = 0.8  # share of slow movements in one direction, as a unit has that is set to other levels
 _SURE = 0.25  # of the distance of two levels, from their middle, at which a row is in one of them
 _DWELL = 20  # rows in a mode on average
 _SPIKE = 8.0  # robust deviations
@@ -215,24 +213,11 @@ def _level_move(series):
     line = np.column_stack([np.ones(n), np.linspace(-1, 1, n)])
     if _stationarity(series - line @ np.linalg.lstsq(line, series, rcond=None)[0], "line") > _LEVEL:
         return Move("trend", 0.0, {})
-    slow = _smooth(series)
-    sizes, axes = np.linalg.eigh(slow.T @ slow)
-    if sizes[-1] < _ONE_WAY * sizes.sum():
+    changes = common_changes(series, (0,))
+    paths = np.column_stack([np.ones(n), *(change.path(np.arange(n)) for change in changes)])
+    if not changes or _stationarity(series - paths @ np.linalg.lstsq(paths, series, rcond=None)[0]) <= _LEVEL:
         return Move("wandering", 0.0, {})
-    axis, borders = axes[:, -1], list[int]()
-    while len(borders) < _MOST_SHIFTS:
-        split = max((best_split(series @ axis, a, b) for a, b in _pieces(borders, n)), default=(0.0, 0))
-        if not split[1]:
-            break
-        borders = sorted([*borders, split[1]])
-        rest = np.concatenate([series[a:b] - series[a:b].mean(axis=0) for a, b in _pieces(borders, n)])
-        if _stationarity(rest) > _LEVEL:
-            return Move("level shift", float(len(borders)), {"rows": borders})
-    return Move("wandering", 0.0, {})
-
-
-def _pieces(borders, n):
-    return list(zip([0, *borders], [*borders, n], strict=True))
+    return Move("level shift", float(len(changes)), {"rows": [change.start for change in changes]})
 
 
 def _modes(series):

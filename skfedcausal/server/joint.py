@@ -20,6 +20,7 @@ from ..statespace.episodes import (
 from ..statespace.matrices import floor_eigenvalues, without_last_bits
 from ..statespace.observation import Information, is_regular, patterns_of
 from ..statespace.partition import Partition
+from ..statespace.segments import Change
 
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
 _PRESENCE_LEVEL = 0.1
@@ -44,8 +45,8 @@ class Standardised(NamedTuple):
 class JointRecord:
     """Information series of all units over the same time steps, with their inputs.
 
-    `unpredicted` is the covariance of scores whose noise units leave open; `steps` are rows at which levels
-    shift, each a known series like the inputs. `has_choice` says whether some unit leaves open how much of
+    `unpredicted` is the covariance of scores whose noise units leave open; `steps` are changes
+    of level, each a known series like the inputs. `has_choice` says whether some unit leaves open how much of
     its measurements is noise and the record is complete and long enough for forecasts to tell.
     """
 
@@ -54,7 +55,7 @@ class JointRecord:
     starts: tuple[int, ...]
     inputs: tuple[np.ndarray | None, ...] = ()
     unpredicted: tuple[np.ndarray | None, ...] = ()
-    steps: tuple[int, ...] = ()
+    steps: tuple[Change, ...] = ()
     known_links: Any = None  # a :class:`~.knowledge.LinkKnowledge` of its plant, or None
 
     def __post_init__(self):
@@ -149,7 +150,7 @@ class JointRecord:
         return Standardised(*(np.concatenate(each, axis=-1) for each in zip(*found, strict=True)))
 
     def at_steps(self, steps):
-        """The same record with levels shifting at other rows."""
+        """The same record with other changes of level."""
         return self if tuple(steps) == self.steps else replace(self, steps=tuple(steps))
 
     # -- measurements ----------------------------------------------------------------------------
@@ -312,12 +313,13 @@ def part_scores(part, rows):
     return scores
 
 
-def step_series(onsets, starts, n_samples):
-    """One from the row before each onset to the end of its episode, zero elsewhere."""
-    series = np.zeros((n_samples, len(onsets)))
-    for k, onset in enumerate(onsets):
-        stop = min((start for start in starts if start > onset), default=n_samples)
-        series[max(onset - 1, 0) : stop, k] = 1.0
+def step_series(changes, starts, n_samples):
+    """Path of each change of level from zero to one, a row early, to the end of its episode, (n_samples, n_changes)."""
+    series = np.zeros((n_samples, len(changes)))
+    for k, change in enumerate(changes):
+        stop = min((start for start in starts if start > change.start), default=n_samples)
+        rows = np.arange(max(change.start - 1, 0), stop)
+        series[rows, k] = change.path(rows + 1)
     return series
 
 

@@ -22,10 +22,12 @@ from ..statespace.kalman import (
 )
 from ..statespace.matrices import are_heavy
 from ..statespace.riccati import filtered_covariance, stationary_covariance
+from ..statespace.segments import Change
 from ..statespace.smoother import smooth
 
 _TAIL_ROWS = 3000  # that tails of innovations are learned from
 _YOUNG = 100  # rows of an episode from which on covariances are near enough to settled ones
+_ALWAYS = Change(0, 1)  # of a level that is the new one from the first row on
 _SAME_RECORD = 0.01  # difference of sums below which records are the same; those of others differ by one
 
 
@@ -321,7 +323,7 @@ class OperatingPoint:
     """Levels that a fitted plant moves around: of its inputs, and of its units before and after shifts."""
 
     known_level: np.ndarray  # (n_inputs + n_steps,)
-    steps: tuple[int, ...]
+    steps: tuple[Change, ...]
     new_levels: np.ndarray  # (n, n_steps)
     spread: np.ndarray  # (n, n)
     rows: tuple[int, ...]  # first ones of the episodes of the fit, and how many there are
@@ -361,7 +363,7 @@ class OperatingPoint:
             return record
         is_fitted = (*record.starts, record.n_samples) == self.rows
         is_fitted = is_fitted and np.abs(record.fingerprint() - self.sums).max() < _SAME_RECORD
-        return record.at_steps(self.steps if is_fitted else (0,) * len(self.steps))
+        return record.at_steps(self.steps if is_fitted else (_ALWAYS,) * len(self.steps))
 
 
 def smooth_plant(A, Q, record, drive=None, *, intercept=True, spread=True):

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...statespace.fisher import FreeElements
 from ...statespace.riccati import NotStationaryError
+from ...statespace.segments import Change
 from ...statespace.timedomain import row_by_row
 from ..dynamics import Plant
 from ..prediction import OperatingPoint, smooth_record
@@ -116,7 +117,7 @@ class PlantEstimate:
     correlations: BlockEstimates
     coefficients: Coefficients | None  # None without inputs
     parameters: FittedParameters
-    steps: tuple[int, ...]  # rows at which levels shift
+    steps: tuple[Change, ...]  # at which levels shift
     levels: np.ndarray  # what the steps add to the state equation, (n, n_steps)
     shifts: LevelShifts
     climb: Climb

@@ -236,14 +236,11 @@ class StandardisedPlant:
 
         But for those that measurements do not determine, or that do not report in neighbouring rows.
         """
-        n_lags = max(self._lags_for(self._fit_units(_MIN_LAGS)[2]), _MIN_LAGS)
         for m in np.flatnonzero(self.determined & ~self._is_slow):
             rows = self.partition.slices[m]
-            inverse, N = self.unscale[rows, rows], self.score_noise[rows, rows]
             scores, present = self.scores.of_unit(m)
-            sums = None if present is not None else inverse @ self.scores.sums[:, rows, rows] @ inverse.T
-            known, starts = self.scores.known, self.record.starts
-            yield UnitRecord(scores @ inverse.T, present, N, known, starts, n_lags, sums, self.budget)
+            scores = scores @ self.unscale[rows, rows].T
+            yield UnitRecord(scores, present, self.scores.known, self.record.starts, self.budget)
 
     # -- likelihoods -----------------------------------------------------------------------------
 

@@ -66,14 +66,12 @@ def settled_scores(plant):
     series = series[:, : n + k].copy()
     levels = np.zeros((n, len(plant.steps)))
     for start, stop in episodes(starts, len(series)):
-        cuts = [start, *sorted({step for step in plant.steps if start < step < stop}), stop]
-        means = [series[a:b, :n].mean(axis=0) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
-        for a, b, mean in zip(cuts[:-1], cuts[1:], means, strict=True):
-            series[a:b, :n] -= mean
-        for number, step in enumerate(plant.steps):
-            if step in cuts[1:-1]:
-                at = cuts.index(step)
-                levels[:, number] = means[at] - means[at - 1]
+        inside = [k for k, change in enumerate(plant.steps) if start < change.start < stop]
+        rows = np.arange(start, stop)
+        paths = np.column_stack([np.ones(len(rows)), *(plant.steps[k].path(rows) for k in inside)])
+        means = np.linalg.lstsq(paths, series[rows, :n], rcond=None)[0]
+        series[rows, :n] -= paths @ means
+        levels[:, inside] = means[1:].T
     return series, starts, levels
 
 

@@ -209,13 +209,13 @@ def own_models(regressors, *told):
         return [(A, floor_eigenvalues(Q, _OWN_NOISE)) for A, Q in zip(fit.A, fit.Q, strict=True)], float(memory)
 
 
-def shifts_of_units(regressors, own, noise, starts, n_lags, n_units):
+def shifts_of_units(regressors, own, noise, starts, n_units):
     """Shifts of the levels of some units of a plant, from its regressors, their columns and noise."""
     with few_threads(0):
         records = []
         for both, N in zip(columns(regressors, own), noise, strict=True):
             scores, inputs = columns(both, (slice(len(N)), slice(len(N), None)))
-            records.append(UnitRecord(scores, None, N, inputs, starts, n_lags))
+            records.append(UnitRecord(scores, None, inputs, starts))
         return shifts_of(records, n_units, with_doubts=False)[0]
 
 

@@ -206,7 +206,7 @@ def estimates_of_pieces(server, record, settings, piece):
     In states of unit variance over the whole record, given the links that it has.
     """
     record = without_gaps(server, record)
-    starts = tuple(sorted({*record.starts, *(step for step in record.steps if step)}))
+    starts = tuple(sorted({*record.starts, *(change.start for change in record.steps if change.start)}))
     whole = LargePlant(replace(record.at_steps(()), starts=starts))
     partition, A = record.partition, server.unshrunk_transition_
     m = partition.n_units

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ...callers import warn
 from ...parallel import chunks, run, workers
 from ...statespace.matrices import few_threads
+from ...statespace.segments import Change
 from ..estimation.estimate import LARGE, Climb
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget
@@ -168,8 +169,9 @@ def _estimate(server, record, parallel):
 def _steps(plant, parallel):
     """Rows at which levels of units shift."""
     n_units = len(plant.names)
-    tasks = ((*plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, UNITS))
-    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, parallel, (plant.regressors,)))))[0]
+    tasks = ((*plant.units(units), plant.starts, n_units) for units in chunks(n_units, UNITS))
+    found = list(chain.from_iterable(run(shifts_of_units, tasks, parallel, (plant.regressors,))))
+    return tuple(change.start for change in joined_shifts(found)[0])
 
 
 def screened_table(server, record):
@@ -274,7 +276,8 @@ def _operating_point(record, plant, steps, changes, table):
             if (name, step) in shifted:
                 moved[own, k] = plant.scale[m] @ changes[k][m]
     scale = plant.dense(plant.scale)
-    point = OperatingPoint.of(record, csr_array((n, n)).toarray(), steps, moved, scale)
+    sudden = tuple(Change(step, step + 1) for step in steps)
+    point = OperatingPoint.of(record, csr_array((n, n)).toarray(), sudden, moved, scale)
     return replace(point, new_levels=moved)
 
 

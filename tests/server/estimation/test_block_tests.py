@@ -13,6 +13,7 @@ from skfedcausal.server.estimation.block_tests import (
 from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
+from skfedcausal.statespace.segments import Change
 
 from ...statespace._reference import assert_within, rounding
 from .._reference import block_elements, coupled_plant, dense_information, endless, structure_of
@@ -216,7 +217,7 @@ def test_without_coupling_p_values_are_uniform(name, null_draws):
 
 def test_steps_of_levels_say_nothing_about_links_between_units():
     coupled = coupled_plant(0, (1, 2))
-    plant = StandardisedPlant(coupled.record(coupled.simulate(300, 1)).at_steps((100, 200)))
+    plant = StandardisedPlant(coupled.record(coupled.simulate(300, 1)).at_steps((Change(100, 101), Change(200, 201))))
     A, Q = plant.uncoupled
     likelihood, size = plant.whittle(), np.where(np.arange(5) < 3, 1.0, 0.0)
     found = [

@@ -292,7 +292,7 @@ def test_rate_of_reports_is_the_shortest_distance_that_is_not_rare(n_samples, ea
 def test_units_on_their_own_are_those_that_measurements_determine_row_by_row():
     coupled, record = one_sensor_for_two_states()
     plant = StandardisedPlant(record, local=[(*own_models(coupled)[0], None), None])
-    assert [len(unit.N) for unit in plant.unit_records()] == [1]
+    assert [unit.scores.shape[1] for unit in plant.unit_records()] == [1]
     _, record = with_reports(400, np.arange(0, 400, 2))
     (unit,) = StandardisedPlant(record).unit_records()
     assert unit.present is None
