@@ -23,9 +23,9 @@ from ..bases import BaseEstimator, RegressorMixin
 from ..statespace.episodes import add_product, episodes, inner_rows, lagged_rows, symmetric
 from ..versioned import Versioned
 from .filtering import quick_names
+from .tuning import TUNING
 
 _PIECE = 1 << 14  # measurements that stay in the second-level cache together with their copies
-_ROUNDING = 1e-6  # standard deviations per level at which products need not be centred before they are summed
 
 
 class Augmenter(RegressorMixin, Versioned, BaseEstimator):
@@ -372,7 +372,10 @@ class _Sums(NamedTuple):
         length = max(_PIECE // d, 1)
         level = np.zeros(d) if level is None else level
         centred, ones, n_rows = np.tile(level, (length, 1)), np.ones(length), 0
-        as_is = products is not None and (np.abs(level) * _ROUNDING < np.sqrt(np.diag(products) / len(Y))).all()
+        as_is = (
+            products is not None
+            and (np.abs(level) * TUNING.augmenter_rounding < np.sqrt(np.diag(products) / len(Y))).all()
+        )
         for start, stop in episodes(starts, len(Y)):
             for first in range(start, stop - 1, length):
                 last = min(first + length, stop - 1)

@@ -20,13 +20,7 @@ from ..statespace.episodes import episodes
 from ..statespace.lines import overtones, season_columns
 from ..statespace.wander import cut_of, moving_level, walk_step
 from .profile import learned_profile
-
-_SMOOTH = 8  # degrees of freedom of a smooth trend unless a number is given
-_SETTLE = 8  # rows after a change of mode with a level of their own, while units settle
-_FEWEST_ROWS = 5  # rows for each column that is taken off, at least
-_FEWEST_IN_MODE = 10
-_SHORTEST_CUT = 20  # rows: what is faster is dynamics
-_LEAST_THERE = 0.75  # share of the cells of a sensor that show whether it drifts
+from .tuning import TUNING
 
 
 @dataclass(frozen=True)
@@ -82,13 +76,13 @@ class Modes:
     def columns(self, record):
         """Which mode it is, and was in each of the rows before."""
         now, n = self.of(record), len(record.rows)
-        columns = np.empty((n, _SETTLE + 1, len(self.labels) - 1))
-        for lag in range(_SETTLE + 1):
+        columns = np.empty((n, TUNING.baseline_settle + 1, len(self.labels) - 1))
+        for lag in range(TUNING.baseline_settle + 1):
             then = np.arange(n) - lag
             for start, stop in episodes(record.starts, n):
                 then[start:stop] = np.maximum(then[start:stop], start)
             columns[:, lag] = now[then][:, None] == np.arange(1, len(self.labels))
-        return columns.reshape(n, (_SETTLE + 1) * (len(self.labels) - 1))
+        return columns.reshape(n, (TUNING.baseline_settle + 1) * (len(self.labels) - 1))
 
 
 @dataclass(frozen=True)
@@ -267,9 +261,9 @@ def _check_noised(options, index, name):
 
 def _trend(wanted, record, name):
     """A line, or a spline that spends the degrees of freedom asked for."""
-    freedom = {"linear": 1, "smooth": _SMOOTH}.get(wanted, wanted)
+    freedom = {"linear": 1, "smooth": TUNING.baseline_smooth}.get(wanted, wanted)
     n = len(record.rows)
-    if n < _FEWEST_ROWS * (freedom + 1):
+    if n < TUNING.baseline_fewest_rows * (freedom + 1):
         raise ValueError(
             f"trend={wanted!r} spends {freedom} degrees of freedom, and {name} has {n} rows; give a smaller number or "
             "at least five rows for each."
@@ -284,9 +278,10 @@ def _episode_levels(wanted, record, others, known, name):
     if wanted == "wander":
         return Levels(wander_period(np.delete(_rest(record, others, None, name), known, axis=1), record.starts))
     longest = max(stop - start for start, stop in episodes(record.starts, len(record.rows)))
-    if not _SHORTEST_CUT <= wanted <= longest:
+    if not TUNING.baseline_shortest_cut <= wanted <= longest:
         raise ValueError(
-            f"levels={wanted!r}: levels that move are what is slower than so many rows, from {_SHORTEST_CUT} to the "
+            f"levels={wanted!r}: levels that move are what is slower than so many rows, from "
+            f"{TUNING.baseline_shortest_cut} to the "
             f"{longest} of the longest episode of {name}. Give such a number, or 'episode' for levels that stay."
         )
     return Levels(float(wanted))
@@ -296,10 +291,10 @@ def wander_period(Y, starts):
     """Period in rows from which on sensors wander more than their noise moves; infinite where they stay."""
     start, stop = max(episodes(starts, len(Y)), key=lambda episode: episode[1] - episode[0])
     part, there = Y[start:stop], np.isfinite(Y[start:stop])
-    kept = (there.mean(axis=0) > _LEAST_THERE) & ~constant_columns(part)
+    kept = (there.mean(axis=0) > TUNING.baseline_least_there) & ~constant_columns(part)
     series = _filled(part[:, kept], there[:, kept])
     period = cut_of(walk_step(series / series.std(axis=0))) if kept.any() else np.inf
-    return max(period, _SHORTEST_CUT) if period <= len(part) else np.inf
+    return max(period, TUNING.baseline_shortest_cut) if period <= len(part) else np.inf
 
 
 def _filled(part, there):
@@ -317,7 +312,10 @@ def _filled(part, there):
             continue
         total, n = np.append(0.0, np.cumsum(column[at])), np.arange(len(at) + 1)
         behind = np.searchsorted(at, missing)  # places of the first cells behind, and of those before
-        first, last = np.maximum(behind - _SHORTEST_CUT, 0), np.minimum(behind + _SHORTEST_CUT, len(at))
+        first, last = (
+            np.maximum(behind - TUNING.baseline_shortest_cut, 0),
+            np.minimum(behind + TUNING.baseline_shortest_cut, len(at)),
+        )
         before = (total[behind] - total[first]) / np.maximum(n[behind] - n[first], 1)
         after = (total[last] - total[behind]) / np.maximum(n[last] - n[behind], 1)
         left, right = at[np.maximum(behind - 1, 0)], at[np.minimum(behind, len(at) - 1)]
@@ -380,12 +378,15 @@ def _modes(wanted, record, name, columns):
         came = where[np.round(record.rows).astype(int)] if record.rows.max() < len(where) else where[:n]
     _check_present(came, name)
     labels, counts = np.unique(came, return_counts=True)
-    if len(labels) > len(came) // (2 * _FEWEST_IN_MODE):
+    if len(labels) > len(came) // (2 * TUNING.baseline_fewest_in_mode):
         raise ValueError(f"`mode` has {len(labels)} labels in {len(came)} rows of {name}: it is no mode.")
-    rare = [label for label, count in zip(labels.tolist(), counts, strict=True) if count < _FEWEST_IN_MODE]
+    rare = [
+        label for label, count in zip(labels.tolist(), counts, strict=True) if count < TUNING.baseline_fewest_in_mode
+    ]
     if rare:
         raise ValueError(
-            f"Mode(s) {listed(rare)} of {name} have fewer than {_FEWEST_IN_MODE} rows, too few to learn a level from. "
+            f"Mode(s) {listed(rare)} of {name} have fewer than {TUNING.baseline_fewest_in_mode} rows, too few to learn "
+            "a level from. "
             "Join them with another mode, or leave those rows out."
         )
     return Modes(where, tuple(labels.tolist()), name)
@@ -438,10 +439,10 @@ def _regression(record, terms, levels, name):
     """Means of the terms' columns and their effects on each sensor, by least squares of the cells that are there."""
     X = _columns(terms, record)
     n, k = X.shape
-    if n < _FEWEST_ROWS * k:
+    if n < TUNING.baseline_fewest_rows * k:
         raise ValueError(
             f"Seasons, trend and modes of {name} have {k} numbers for each sensor, and it has {n} rows; give at least "
-            f"{_FEWEST_ROWS * k} rows, fewer periods, or harmonics={{period: 1}}."
+            f"{TUNING.baseline_fewest_rows * k} rows, fewer periods, or harmonics={{period: 1}}."
         )
     centre, Y = X.mean(axis=0), record.values
     X = X - centre

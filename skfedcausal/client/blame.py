@@ -22,16 +22,11 @@ import pandas as pd
 from scipy.linalg import cho_solve_banded, cholesky, cholesky_banded, solve_triangular
 
 from .answers import off_baseline
+from .tuning import TUNING
 
 _LAGS = 3
-_ROWS_PER_COLUMN = 10  # of the autoregression at least, for more than one lag
 _RIDGE = 1e-4  # added to scaled covariances
-_FOLLOWS = 1.1  # a reader's variance given the tag alone, over that given all tags of the row, at most
-_LEAST_TIE = 0.9  # and over its own variance
 _LEAST_ROWS, _MOST_ROWS = 50, 100  # after an alarm that are looked at
-_BEFORE = 60  # rows that are shown before an incident
-_REPEATS = 10  # rows of one value that are not worth a word
-_LONGER = 3.0  # times as long as in nominal operation ever
 
 
 def window_of(onset, detected, last, n_rows):
@@ -72,7 +67,7 @@ class TagModel:
         scale[scale <= 1e-12 * np.abs(mean)] = 0.0
         moves = scale > 0
         X = (Y[:, moves] - mean[moves]) / scale[moves]
-        p = _LAGS if len(Y) >= _ROWS_PER_COLUMN * (1 + _LAGS * X.shape[1]) else 1
+        p = _LAGS if len(Y) >= TUNING.blame_rows_per_column * (1 + _LAGS * X.shape[1]) else 1
         Z, rows = _regressors(X, p), _whole_rows(X, starts, p)
         if len(rows) < 2 * Z.shape[1]:  # hardly a row has all tags: those missing stand at their mean
             X = np.nan_to_num(X)
@@ -95,7 +90,7 @@ class TagModel:
         S = self.cov
         given_all = 1 / np.diag(np.linalg.inv(S))
         alone = np.diag(S)[None] - S**2 / np.diag(S)[:, None]  # [tag, reader]
-        follow = (alone <= _FOLLOWS * given_all) & (alone <= _LEAST_TIE * np.diag(S))
+        follow = (alone <= TUNING.blame_follows * given_all) & (alone <= TUNING.blame_least_tie * np.diag(S))
         np.fill_diagonal(follow, False)
         return [np.flatnonzero(row) for row in follow]
 
@@ -146,7 +141,7 @@ class TagModel:
         if not self.scale[tag]:
             return "never moved before" if len(y) and (np.abs(y - self.mean[tag]) > 1e-9).any() else ""
         run = _longest_run(y)
-        long = run > max(_REPEATS, _LONGER * self.repeats[tag]) and run > 0.5 * len(y)
+        long = run > max(TUNING.blame_repeats, TUNING.blame_longer * self.repeats[tag]) and run > 0.5 * len(y)
         return f"repeats one value for {run} rows" if long else ""
 
     def _filled(self, Y, start):
@@ -280,7 +275,7 @@ def trend_of(model, Y, tag, start, stop, index, name):
 
     `index` is that of all rows in Y.
     """
-    begin, end = max(start - _BEFORE, 0), min(stop + _BEFORE // 2, len(Y))
+    begin, end = max(start - TUNING.blame_before, 0), min(stop + TUNING.blame_before // 2, len(Y))
     expected, std = model.expected(Y, tag, begin, end)
     columns = {"measured": Y[begin:end, tag], "expected": expected, "low": expected - 2 * std}
     return pd.DataFrame(columns | {"high": expected + 2 * std}, index=index[begin:end]).rename_axis(index=name)

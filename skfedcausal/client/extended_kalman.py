@@ -20,9 +20,8 @@ from ..statespace.episodes import episodes, inner_rows
 from ..versioned import Versioned
 from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
 from .records import active_columns
+from .tuning import TUNING
 
-_FLOOR = 0.01  # of the measurement noise, in standardised units
-_VALIDATION = 0.1  # share of the rows that tell when to stop, where that is early
 _CHECKS = {"dtype": float, "ensure_all_finite": "allow-nan"}
 
 
@@ -195,7 +194,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
         w = states[follows + 1] - step.predict(states[follows]).reshape(-1, n)
         v = inside[complete] - show.predict(states[complete]).reshape(-1, len(scale))
         self.process_cov_ = w.T @ w / len(w)
-        R = v.T @ v / len(v) + _FLOOR * np.eye(len(mean))
+        R = v.T @ v / len(v) + TUNING.extended_kalman_floor * np.eye(len(mean))
         self.measurement_cov_ = R * np.outer(scale, scale)
         self._active = active
         self.f_map_, self.h_map_ = fitted_map(step), ScaledOutput(fitted_map(show), mean, scale)
@@ -216,9 +215,9 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
             activation="tanh",
             alpha=1e-4,
             learning_rate_init=3e-3,
-            batch_size=min(128, int((1 - _VALIDATION) * n_rows)),
+            batch_size=min(128, int((1 - TUNING.extended_kalman_validation) * n_rows)),
             early_stopping=hidden == self.hidden,
-            validation_fraction=_VALIDATION,
+            validation_fraction=TUNING.extended_kalman_validation,
             n_iter_no_change=10,
             max_iter=300,
             random_state=self.random_state,

@@ -18,11 +18,8 @@ from .habits import stops_of
 from .handlers import handles
 from .kalman import KalmanClient
 from .records import column_means, in_use
+from .tuning import TUNING
 from .unit_model import UnitClient
-
-_BLOCKS, _LEAST_ROWS = 40, 25  # segments that a batch is cut into, rows of one
-_SURE = 5.0  # standard errors
-_CLEAR = 0.1  # nats per measurement: what is not predicted of all of them has a fifth more variance
 
 
 @handles(requests.FitRequest, sets_precision=True)
@@ -166,7 +163,7 @@ def fit_of(client, Y, U, starts):
         counts = np.maximum(there[start:stop].sum(axis=0), 1)
         levelled[start:stop] += client.model.mean - np.nansum(levelled[start:stop], axis=0) / counts
     density, n_seen = client.model.log_likelihood(levelled, U, starts), there.sum(axis=1)
-    size = max(len(Y) // _BLOCKS, _LEAST_ROWS)
+    size = max(len(Y) // TUNING.fitting_blocks, TUNING.fitting_least_rows)
     n_blocks = len(Y) // size
     if n_blocks < 2:
         return None
@@ -183,7 +180,7 @@ def is_outdated(before, now):
     if before is None or now is None:
         return False
     lost = before.mean - now.mean
-    return bool(lost > _CLEAR and lost > _SURE * np.sqrt(before.variance + now.variance))
+    return bool(lost > TUNING.fitting_clear and lost > TUNING.fitting_sure * np.sqrt(before.variance + now.variance))
 
 
 # -- later rounds of a fit -------------------------------------------------------------------------

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from .tuning import TUNING
+
 GIVEN = ("A", "B", "C", "Q", "R")
 COMPLETE = frozenset("ACQR")  # with these there is nothing left to identify
-_ASYMMETRY = 1e-8  # relative difference of a covariance and its transpose that is rounding
-_NEGATIVE = 1e-10  # eigenvalue below zero, relative to the largest, that is rounding
 
 
 def with_diagonal(R, added):
@@ -65,7 +65,7 @@ def _check_shapes(given, n_features):
 
 def _check_symmetric(S, name):
     off = np.abs(S - S.T)
-    if off.max() > _ASYMMETRY * np.abs(S).max():
+    if off.max() > TUNING.given_asymmetry * np.abs(S).max():
         i, j = np.unravel_index(off.argmax(), off.shape)
         raise ValueError(
             f"{name} must be symmetric; elements ({i}, {j}) and ({j}, {i}) are {S[i, j]:.3g} and "
@@ -76,7 +76,7 @@ def _check_symmetric(S, name):
 def _check_process_covariance(Q):
     _check_symmetric(Q, "Q")
     values = np.linalg.eigvalsh(Q)
-    if values[0] < -_NEGATIVE * np.abs(values).max():
+    if values[0] < -TUNING.given_negative * np.abs(values).max():
         raise ValueError(
             f"Q must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}. Give a covariance."
         )

@@ -11,18 +11,12 @@ import numpy as np
 
 from ..containers import constant_columns
 from ..statespace.episodes import episodes
+from .tuning import TUNING
 
-_MARGIN = 3  # times as many repetitions as ever in nominal operation before a value is held
-_LEAST = 2  # repetitions beyond these, from which on a value is held
 _TOGETHER = 8  # repetitions of all columns at once that coarser logs hardly have
-_FINE = 0.03  # share of a column's change from row to row below which decimals do not matter
 CHANGED, HELD, ALL_HELD = range(3)  # what the three bits of a row say
 N_BITS = 3
-_WIDTH = 0.1  # standard deviations from the extreme value that are at the stop
 _VISITS, _ROWS, _APART = 3, 3, 10  # visits, rows of each at least, and rows from one to the next
-_PILE, _SHARE = 2.5, 0.005  # times the rows in the next such interval (2.4 of a sine), and of all rows
-_NEAR, _VALUES = 5, 8  # such intervals that have to hold as many values, or rounding is too coarse to tell
-_LOW, _HIGH = -1, 1
 
 
 @dataclass(frozen=True)
@@ -51,14 +45,14 @@ class Habits:
         constant, moving = np.flatnonzero(same & looked_at), np.flatnonzero(~same & looked_at)
         values = np.nanmax(Y[:, constant], axis=0) if len(constant) else np.zeros(0)
         longest = _longest(Y[:, moving], starts)
-        allowed = _LEAST + _MARGIN * longest
+        allowed = TUNING.habits_least + TUNING.habits_margin * longest
         spread = np.array([np.abs(np.diff(y[~np.isnan(y)])).mean() for y in Y[:, moving].T])
         step = np.zeros(len(moving))
-        never = (longest < _LEAST) & (spread > 0)
-        step[never] = 10.0 ** np.ceil(np.log10(_FINE * spread[never]))
+        never = (longest < TUNING.habits_least) & (spread > 0)
+        step[never] = 10.0 ** np.ceil(np.log10(TUNING.habits_fine * spread[never]))
         rounded = np.round(10 * Y[:, moving[never]] / step[never])
         coarse = allowed.copy()
-        coarse[never] += _MARGIN * _longest(rounded, starts)
+        coarse[never] += TUNING.habits_margin * _longest(rounded, starts)
         return cls(constant, values, moving, allowed, step, coarse)
 
     def events(self, Y, starts, before=None):
@@ -149,7 +143,7 @@ def stops_of(Y):
     found = [
         (k, side, side * stop)
         for k in np.flatnonzero(np.isfinite(Y).any(axis=0))
-        for side in (_LOW, _HIGH)
+        for side in (TUNING.habits_low, TUNING.habits_high)
         if (stop := _highest(side * Y[:, k])) is not None
     ]
     return np.array(found, dtype=float).reshape(-1, 3).T
@@ -157,13 +151,13 @@ def stops_of(Y):
 
 def _highest(y):
     """Where the highest values of a series pile up, or None. `y` is (n_samples,)."""
-    top, width = np.nanmax(y), _WIDTH * np.nanstd(y)
+    top, width = np.nanmax(y), TUNING.habits_width * np.nanstd(y)
     at = np.flatnonzero(y >= top - width)
     visits = np.split(at, np.flatnonzero(np.diff(at) > _APART) + 1)
     outer = (y >= top - width / 2).sum()
     below = ((y < top - width) & (y >= top - 2 * width)).sum()
-    is_pile = len(at) >= max(_PILE * below, _SHARE * len(y)) and outer > len(at) - outer
-    is_fine = len(np.unique(y[(y < top - width) & (y >= top - _NEAR * width)])) >= _VALUES
+    is_pile = len(at) >= max(TUNING.habits_pile * below, TUNING.habits_share * len(y)) and outer > len(at) - outer
+    is_fine = len(np.unique(y[(y < top - width) & (y >= top - TUNING.habits_near * width)])) >= TUNING.habits_values
     is_stop = is_pile and is_fine and sum(len(rows) >= _ROWS for rows in visits) >= _VISITS
     return np.median(y[at]) if is_stop else None
 
@@ -172,5 +166,5 @@ def ends_of(stops, n_sensors):
     """Lowest and highest value of every sensor, (2, n_sensors), infinite where there is no stop."""
     ends = np.repeat([[-np.inf], [np.inf]], n_sensors, axis=1)
     sensors, sides, values = stops
-    ends[(sides == _HIGH).astype(int), sensors.astype(int)] = values
+    ends[(sides == TUNING.habits_high).astype(int), sensors.astype(int)] = values
     return ends

@@ -25,21 +25,13 @@ from ..statespace.episodes import block_toeplitz
 from ..statespace.matrices import cap_radius, floor_eigenvalues
 from ..statespace.observation import NoiseFit, degrees_of_freedom, factor_analysis, sensor_noise
 from ..statespace.observation import weights as information_weights
+from .tuning import TUNING
 from .unit_model import NOISE_FLOOR, UnitModel
 
-_STATE_FLOOR = 1e-2  # share of a state's variance that is signal at least
 _RIDGE = 1e-3  # added to scaled covariances before their root is taken
-_REGULAR = 1e-10  # eigenvalues of the regressors' covariance below this share of the largest count as zero
 _MAX_RADIUS = 0.995
-_MAX_STATES = 8
-_ORDER_LEVEL = 0.001  # level of the tests that choose the number of states
-_ROWS_PER_STATE = 125  # time steps that a state chosen automatically needs at least
 EDGE_SHARE = 3.0  # a state's noise in a row, over its variance, is at most the root of the rows over this
-_NEAR_LAGS = 2  # of the past that tells of one more state
-_MEMORY_LEVEL = 0.05  # at which it has to: rare large noise that sensors share looks like a state in a row as well
 _SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # of what the past leaves unpredicted, as noise
-_FLOOR = 1e-3  # share of a regressor's variance that is signal at least
-_QUIET = 0.03  # noise of the further states, as a share of that of the measured ones
 
 
 def pca_basis(moments):
@@ -126,7 +118,11 @@ def choose_order(moments):
 
 
 def _most_states(moments):
-    return min(moments.n_sensors, _MAX_STATES, max(moments.n_samples // _ROWS_PER_STATE, 1))
+    return min(
+        moments.n_sensors,
+        TUNING.identification_max_states,
+        max(moments.n_samples // TUNING.identification_rows_per_state, 1),
+    )
 
 
 def _predicted_states(moments, most):
@@ -141,7 +137,7 @@ def _predicted_states(moments, most):
     weight = max(moments.n_samples - (d + n_past + 1) / 2, 1.0)
     for order in range(1, most):
         statistic = -weight * np.log1p(-squared[order:]).sum() / moments.inflation[order:].mean()
-        if chdtrc((d - order) * (n_past - order), statistic) > _ORDER_LEVEL:
+        if chdtrc((d - order) * (n_past - order), statistic) > TUNING.identification_order_level:
             return order
     return most
 
@@ -181,10 +177,10 @@ def _lacks_a_state(moments, order):
     """Whether one state more explains what `order` of them leave, by its statistics of past and present."""
     d, n = moments.n_sensors, moments.n_samples - moments.n_past
     statistic, freedom, _ = _near_past(moments, order)
-    if statistic <= chdtri(freedom, _MEMORY_LEVEL):
+    if statistic <= chdtri(freedom, TUNING.identification_memory_level):
         return False
     factors, fewer = (degrees_of_freedom(d, k) for k in (order, order + 1))
-    limit = chdtri(freedom + factors - fewer, _ORDER_LEVEL)
+    limit = chdtri(freedom + factors - fewer, TUNING.identification_order_level)
     if not factors:
         return statistic > limit
     statistic += n * _factors(moments, order).misfit
@@ -199,7 +195,7 @@ def _near_past(moments, order):
     Also the loadings of what these predict, the best first.
     """
     d, weights = moments.n_sensors, moments.canonical[1][:, : order + 1]
-    n_lags = min(_NEAR_LAGS, moments.n_lags)
+    n_lags = min(TUNING.identification_near_lags, moments.n_lags)
     cross = np.hstack([lagged @ weights for lagged in moments.G[1 : n_lags + 1]])
     past = block_toeplitz(weights.T @ moments.G[:n_lags] @ weights)
     n_past = len(past)
@@ -337,7 +333,7 @@ def _state_covariances(G, C, R):
     weights = W @ N
     raw = weights.T @ G @ weights
     first = raw if raw.ndim == 2 else raw[0]
-    floor = _STATE_FLOOR * np.trace(first) / len(first)
+    floor = TUNING.identification_state_floor * np.trace(first) / len(first)
     return raw, floor_eigenvalues(first - N, floor), weights
 
 
@@ -347,7 +343,7 @@ def dynamics(moments, C, R, *, B=None, by_statsmodels=False):
     C is (d, p), R (d,) or (d, d), B (p, k) or None.
     """
     raw, state, weights = _state_covariances(moments.G[:2], C, R)
-    floor = _STATE_FLOOR * np.trace(state) / len(state)
+    floor = TUNING.identification_state_floor * np.trace(state) / len(state)
     if moments.inputs is not None:
         return _driven_dynamics(moments.inputs, raw[1], state, weights, floor, B)
     lagged = raw[1]
@@ -364,7 +360,9 @@ def _driven_dynamics(inputs, lagged, state, weights, floor, B=None):
     M = np.block([[state, same], [same.T, inputs.covariance]])
     if B is None:
         cross = np.hstack([lagged, weights.T @ inputs.previous])
-        A, scaled = np.split(cross @ np.linalg.pinv(M, rcond=_REGULAR, hermitian=True), [p], axis=1)
+        A, scaled = np.split(
+            cross @ np.linalg.pinv(M, rcond=TUNING.identification_regular, hermitian=True), [p], axis=1
+        )
     else:
         scaled = B * inputs.scale
         A = np.linalg.solve(state, (lagged - scaled @ same.T).T).T
@@ -395,7 +393,7 @@ def _observer_form(moments, n_states, R):
     past = past[: p * c].copy()
     noisy = np.concatenate([lag * c + np.arange(d) for lag in range(p)])
     past[noisy, noisy] -= np.tile(R, p)
-    past = floor_eigenvalues(past, _FLOOR * np.trace(past) / len(past))
+    past = floor_eigenvalues(past, TUNING.identification_floor * np.trace(past) / len(past))
     weights = np.linalg.solve(past, cross.T).T
     blocks = np.moveaxis(weights.reshape(d, p, c), 1, 0)  # (lag, d, measurements and inputs)
     driven = np.zeros((n_states, c))  # by x and u; the further states hand on to those before them
@@ -404,14 +402,14 @@ def _observer_form(moments, n_states, R):
         driven[k * d : (k + 1) * d] = blocks[k]
         n_next = d if k < p - 2 else rank
         A[k * d : (k + 1) * d, (k + 1) * d : (k + 1) * d + n_next] = np.eye(d, n_next)
-    noise = floor_eigenvalues(moments.G[0] - np.diag(R) - weights @ cross.T, _FLOOR)
+    noise = floor_eigenvalues(moments.G[0] - np.diag(R) - weights @ cross.T, TUNING.identification_floor)
     # of the last lag what counts most: in units of the noise, and as its regressors move
     left, right = np.linalg.cholesky(noise), np.linalg.cholesky(past[-c:, -c:])
     U, size, V = np.linalg.svd(np.linalg.solve(left, blocks[-1] @ right), full_matrices=False)
     driven[(p - 1) * d :] = np.linalg.solve(right.T, (size[:rank, None] * V[:rank]).T).T
     A[(p - 2) * d : (p - 1) * d, (p - 1) * d :] = left @ U[:, :rank]
     A[:, :d] += driven[:, :d]
-    Q = _QUIET * np.trace(noise) / d * np.eye(n_states)
+    Q = TUNING.identification_quiet * np.trace(noise) / d * np.eye(n_states)
     Q[:d, :d] = noise
     B = driven[:, d:] if c > d else None
     return UnitModel(cap_radius(A, _MAX_RADIUS), np.eye(d, n_states), Q, R, np.zeros(d), B)

@@ -35,9 +35,9 @@ from .records import (
     warn_of_damage,
 )
 from .shifts import without_shifts
+from .tuning import TUNING
 from .unit_model import UnitClient, UnitModel, with_diagonal
 
-_ONE_AND_ALL = 1e-9  # largest but one eigenvalue of correlations of columns that are multiples of one
 _TINY = 1e-153  # standard deviation whose square can still be computed with
 
 
@@ -336,7 +336,7 @@ def _checked_identification(client, given, moments, name):
     """The identified model, or what is the matter with the measurements that no model could be."""
     if not (np.isfinite(moments.scale).all() and moments.scale.min() > _TINY):
         raise _beyond_squares(name)
-    if len(moments.scale) > 1 and np.linalg.eigvalsh(moments.G[0])[-2] < _ONE_AND_ALL:
+    if len(moments.scale) > 1 and np.linalg.eigvalsh(moments.G[0])[-2] < TUNING.kalman_one_and_all:
         _warn_of_one_series(len(moments.scale), name)
     try:
         model = _identified(client, given, moments, name)

@@ -19,9 +19,9 @@ from ..statespace.episodes import (
 from ..statespace.matrices import floor_eigenvalues
 from .own_past import OwnPast
 from .records import MAX_LAGS, column_means
+from .tuning import TUNING
 
 _MIN_LAGS = 2  # of the past that identification looks at
-_PAST = 64  # measurements after which more lags only add noise: many sensors tell the states in few steps
 _RIDGE = 1e-3  # added to scaled covariances before they are inverted
 
 
@@ -38,7 +38,7 @@ class Moments:
     def __init__(self, Y, mean, starts, U=None, input_mean=None, noise=None):
         self._d, self.n_samples, self.starts = Y.shape[1], len(Y), starts
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
-        n_lags = min(max(-(-_PAST // self._d), _MIN_LAGS), MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
+        n_lags = min(max(-(-TUNING.moments_past // self._d), _MIN_LAGS), MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
         lags = range(n_lags + 1)
         self._raw, self.products = (Y, U), None
         self._parts = (Y,) if U is None else (Y, U)  # measurements, and inputs where there are any

@@ -17,13 +17,10 @@ from .black_box import NonlinearClient
 from .kalman import KalmanClient
 from .moments import Moments
 from .records import in_use
+from .tuning import TUNING
 from .unit_model import UnitModel, monitored_by
 
-_FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show
 _RIDGE = 1e-3  # added to scaled covariances before they are inverted
-_MAX_STATES = 4
-_BEYOND = 1e6  # standard deviations beyond which it does not matter how far a measurement is off
-_FINE = 0.03  # share of a column's change from step to step below which its resolution does not matter
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ class UnitMonitor:
             model = replace(model, R=_regression_noise(model, G, scale))
         weights = model.weights * scale[:, None]  # per scaled column
         outside = null_space(weights.T) if len(scale) > model.n_states else np.zeros((len(scale), 0))
-        precision = np.linalg.inv(outside.T @ G @ outside + _FLOOR * np.eye(outside.shape[1]))
+        precision = np.linalg.inv(outside.T @ G @ outside + TUNING.monitor_floor * np.eye(outside.shape[1]))
         spread = np.array([np.diff(y[~np.isnan(y)]).std() for y in Y.T])
         whole = G * np.outer(scale, scale)
         monitor = cls(model, outside / scale[:, None], precision, whole, np.zeros(len(scale)), spread)
@@ -60,7 +57,7 @@ class UnitMonitor:
     @cached_property
     def _decades(self):
         """Exponents k of the steps ``10^-k`` that would matter for some column."""
-        finest = np.min(self.spread[self.spread > 0], initial=1.0) * _FINE
+        finest = np.min(self.spread[self.spread > 0], initial=1.0) * TUNING.monitor_fine
         return np.arange(-2, int(np.ceil(-np.log10(finest))) + 1)
 
     @cached_property
@@ -71,13 +68,13 @@ class UnitMonitor:
     def resolutions(self, Y, known=None):
         """Smallest step seen so far in each column at each row, zero once it does not matter."""
         steps = np.full(Y.shape[1], np.inf) if known is None else known
-        matter = np.flatnonzero(steps > _FINE * self.spread)
+        matter = np.flatnonzero(steps > TUNING.monitor_fine * self.spread)
         if self._is_fine(Y[0, matter]):
             return self._finest[None]
         seen = np.full(Y.shape, np.inf)
         seen[:, matter] = self._row_steps(Y[:, matter])
         seen = np.minimum.accumulate(np.minimum(seen, steps), axis=0)
-        return np.where(seen > _FINE * self.spread, seen, 0.0)
+        return np.where(seen > TUNING.monitor_fine * self.spread, seen, 0.0)
 
     def _is_fine(self, row):
         """Whether every value has more decimals than any step that matters."""
@@ -131,8 +128,8 @@ class UnitMonitor:
             return replace(self.model.message(Y, starts), off_subspace=distance)
         weights, outside, J = self._weights
         distance = _squares(outside @ centred.T)
-        if not distance.max() < _BEYOND**2:
-            limit = _BEYOND * np.sqrt(np.diag(self.covariance))
+        if not distance.max() < TUNING.monitor_beyond**2:
+            limit = TUNING.monitor_beyond * np.sqrt(np.diag(self.covariance))
             centred = np.clip(centred, -limit, limit)
             distance = _squares(outside @ centred.T)
         lengths = episode_lengths(starts, len(Y))
@@ -143,7 +140,7 @@ class UnitMonitor:
         weights, outside, _ = self._weights
         z, rest = centred.dot(weights), outside.dot(centred[0])  # `@` takes three times as long on a row
         distance = float(rest.dot(rest))
-        if not (distance < _BEYOND**2 and isfinite(sum(z[0].tolist()))):
+        if not (distance < TUNING.monitor_beyond**2 and isfinite(sum(z[0].tolist()))):
             return None
         return self._row_before.next_row(z, np.array([distance]))
 
@@ -239,7 +236,7 @@ class NonlinearMonitor:
             return None
         states = np.linalg.solve(J[complete], exact.z[complete][..., None])[..., 0]
         rest = (Y[complete] - client.measurements(states))[:, active]
-        floor = _FLOOR * np.var(Y[complete][:, active], axis=0)
+        floor = TUNING.monitor_floor * np.var(Y[complete][:, active], axis=0)
         precision = np.linalg.inv(np.atleast_2d(np.cov(rest.T)) + np.diag(floor))
         return cls(client, J[complete].mean(axis=0), precision, rest.mean(axis=0))
 
@@ -278,7 +275,7 @@ def monitored(client, Y, starts, again):
     if not isinstance(client, KalmanClient):
         return client, None
     d = client.model.C.shape[0]
-    wanted = min(_MAX_STATES, max(client.n_states_, -(-d // 2)), d)
+    wanted = min(TUNING.monitor_max_states, max(client.n_states_, -(-d // 2)), d)
     if client.n_states == "auto" and client.C is None and wanted != client.n_states_:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # said already

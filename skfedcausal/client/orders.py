@@ -13,15 +13,13 @@ from .identification import EDGE_SHARE, dynamics, unit_states
 from .moments import Moments
 from .records import in_use
 from .shifts import without_shifts
-
-_NOISELESS = 1e-6  # noise of states that is none to speak of, as a share of their variance
-_ROWS_A_SUM, _LEAST_SUMS = 10, 20  # of a sketch: 50 sums found a near copy in every record tried
+from .tuning import TUNING
 
 
 def n_sketched(n_samples):
     """Sums in a sketch of a record; none of a short one."""
-    n_sums = min(MOST_SUMS, n_samples // _ROWS_A_SUM)
-    return n_sums if n_sums >= _LEAST_SUMS else 0
+    n_sums = min(MOST_SUMS, n_samples // TUNING.orders_rows_a_sum)
+    return n_sums if n_sums >= TUNING.orders_least_sums else 0
 
 
 def client_with_inputs(unit, client, others):
@@ -131,7 +129,7 @@ def _with_loadings(client, Y, starts, U, C):
     W = weights(C, R)
     N = np.linalg.inv(C.T @ W)
     scores = N @ W.T @ moments.G[0] @ W @ N
-    change = C @ (_NOISELESS * scores - N) @ C.T
+    change = C @ (TUNING.orders_noiseless * scores - N) @ C.T
     R = R + (change + change.T) / 2
     C = unit_states(moments, C, R)
     A, Q, B = dynamics(moments, C, R)

@@ -21,8 +21,8 @@ from ..statespace.episodes import episodes
 from ..statespace.matrices import floor_eigenvalues
 from ..statespace.observation import weights
 from ..statespace.tails import heavy_tails
+from .tuning import TUNING
 
-_MOST_LAGS = 2
 FLOOR = 1e-8  # share of a column's variance that is left unpredicted at least
 _RIDGE = 1e-9  # share of a regressor's sum of squares added to it: columns may determine each other
 _LOG_2PI = np.log(2 * np.pi)
@@ -45,7 +45,7 @@ class OwnPast:
 
         `ends(first, last)` gives rows of it, `scales` the last three fields.
         """
-        n_lags, c = min(_MOST_LAGS, len(sums) - 1), sums.shape[-1]
+        n_lags, c = min(TUNING.own_past_most_lags, len(sums) - 1), sums.shape[-1]
         products, n_rows = np.empty((n_lags + 1, c, n_lags + 1, c)), 0
         for i in range(n_lags + 1):
             for j in range(i, n_lags + 1):

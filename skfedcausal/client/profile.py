@@ -10,14 +10,12 @@ import numpy as np
 import pandas as pd
 
 from ..statespace.lines import Line, pays, sharp_lines
+from .tuning import TUNING
 
 _DAY = pd.Timedelta(days=1)
 _YEAR = pd.Timedelta(days=365.25)
 _BIN = pd.Timedelta(minutes=15)  # of a profile, where rows come faster
 _CLOSE = pd.Timedelta("30min")  # between rows: two of three windows over which a detector looks are at most a day
-_FEWEST_DAYS = 5
-_FEWEST_WEEKS = 2  # from which on a weekend has a profile of its own
-_FEWEST_YEARS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +78,10 @@ def _of_the_calendar(clock, rows, most=None):
     if most is not None and clock.step > most:
         return
     length = (rows.max() - rows.min() + 1) * clock.step
-    if clock.step < _DAY and length >= _FEWEST_DAYS * _DAY:
+    if clock.step < _DAY and length >= TUNING.profile_fewest_days * _DAY:
         n_bins = max(2, int(_DAY / max(clock.step, _BIN)))
-        yield DayProfile(clock.origin, clock.step, n_bins, bool(length >= 7 * _FEWEST_WEEKS * _DAY))
-    if clock.step >= _DAY and length >= _FEWEST_YEARS * _YEAR:
+        yield DayProfile(clock.origin, clock.step, n_bins, bool(length >= 7 * TUNING.profile_fewest_weeks * _DAY))
+    if clock.step >= _DAY and length >= TUNING.profile_fewest_years * _YEAR:
         yield Line(_YEAR / clock.step)
 
 

@@ -13,9 +13,9 @@ from ..statespace.episodes import inner_rows
 from . import answers
 from .fitting import with_fit
 from .handlers import handles
+from .tuning import TUNING
 
 _RIDGE = 1e-8  # share of each regressor's variance, for sensors that repeat each other
-_DETERMINED = 1e-3  # share of an input's variance below which the measurements of its row determine it
 
 
 @handles(requests.RecordRequest)
@@ -132,7 +132,7 @@ def warn_of_determined_inputs(name, Y, U):
     if known.sum() <= 2 * Y.shape[1]:
         return
     _, left = _regression(Y[known], U[known])
-    determined = np.flatnonzero(left < _DETERMINED)
+    determined = np.flatnonzero(left < TUNING.questions_determined)
     if len(determined):
         warn(
             f"Measurements of unit {name!r} determine its inputs number {', '.join(map(str, determined))} (from 0) "

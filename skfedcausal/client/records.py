@@ -13,15 +13,10 @@ from ..callers import warn
 from ..containers import constant_columns
 from ..containers.arrays import column_texts
 from ..statespace.episodes import column_mean
+from .tuning import TUNING
 
 MAX_LAGS = 5  # of the past that identification looks at
 ROWS_PER_LOADING = 6  # a rule of thumb: rows for each number of C
-_REGULAR_HOLDS = 0.9  # share of reports that come after the usual number of rows
-_HEAD = 1000  # rows that show whether it is worth looking at all
-_FEWEST_REPORTS = 20
-_LONG_RUN = 8  # rows: twice as many of one value are looked at
-_OFTEN = 3  # times that a fill value occurs at least
-_PROBES = 64  # rows in which sensors differ
 _EXPLAINED, _ROUNDED = 1e-10, 16 * np.finfo(float).eps  # of a column's range, of its values: what is left by rounding
 
 
@@ -125,16 +120,16 @@ def warn_held_rows(Y, starts, name):
     """
     if Y.shape[1] < 2:
         return
-    head = Y[:_HEAD]  # a clock shows there too
+    head = Y[: TUNING.records_head]  # a clock shows there too
     if not repeated_rows(head).any() and not np.isnan(head).all(axis=1).any():
         return
     count = repeated_rows(Y, starts)
     reports = np.flatnonzero(count == 0)
     apart = np.diff(reports)
-    if len(apart) < _FEWEST_REPORTS:
+    if len(apart) < TUNING.records_fewest_reports:
         return
     period = int(np.median(apart))
-    if period >= 2 and np.mean(apart == period) >= _REGULAR_HOLDS:
+    if period >= 2 and np.mean(apart == period) >= TUNING.records_regular_holds:
         warn(
             f"All columns of {name} repeat their values and change in only one row of {period}: it seems to report "
             "more slowly. Held values are not measurements and can look like links with units of "
@@ -158,17 +153,21 @@ def _repeating(Y):
     """Columns with a repeated extreme value, with a long run of one value, or that begin like another."""
     low, high = np.full((2, Y.shape[1], 1), np.nan)
     counts, run = np.zeros((2, Y.shape[1])), np.zeros(Y.shape[1], dtype=bool)
-    for first in range(0, len(Y), _HEAD):
-        piece = np.ascontiguousarray(Y[first : first + _HEAD].T)  # along columns all this takes several times as long
+    for first in range(0, len(Y), TUNING.records_head):
+        piece = np.ascontiguousarray(
+            Y[first : first + TUNING.records_head].T
+        )  # along columns all this takes several times as long
         for count, ends, extreme in zip(counts, (low, high), (np.fmin, np.fmax), strict=True):
             found = extreme.reduce(piece, axis=1, keepdims=True)
             new = extreme(ends, found)
             there = np.flatnonzero(piece == new) // piece.shape[1]  # few: a count along rows takes twice as long
             count[:] = np.where(new[:, 0] == ends[:, 0], count, 0) + np.bincount(there, minlength=len(piece))
             ends[:] = new
-        probes = Y[first : first + _HEAD + _LONG_RUN : _LONG_RUN]  # a run holds two of them
+        probes = Y[
+            first : first + TUNING.records_head + TUNING.records_long_run : TUNING.records_long_run
+        ]  # a run holds two of them
         run |= (probes[1:] == probes[:-1]).any(axis=0)
-    return (counts >= _OFTEN).any(axis=0) | run | _alike(Y[:_PROBES])
+    return (counts >= TUNING.records_often).any(axis=0) | run | _alike(Y[: TUNING.records_probes])
 
 
 def _alike(Y):
@@ -223,10 +222,6 @@ def _check_seen(Y, name, p):
             f"{name} has values in {n_seen} of {len(Y)} rows; identifying {p} states needs at least {p + 3}. Leave the "
             "unit out, or give rows in which it was seen."
         )
-
-
-_ALWAYS_ALLOWED = 10  # rows that may repeat in any case
-_MARGIN = 3  # times the longest repetition of `fit`
 
 
 def repeated_rows(Y, starts=(0,), before=None, columns=None):
@@ -289,11 +284,11 @@ class Silence:
         moving = _moving_columns(Y)
         if len(moving) < 2:
             return None
-        head = Y[:_HEAD, moving]
+        head = Y[: TUNING.records_head, moving]
         moving = moving[np.argsort((np.diff(head, axis=0) == 0).sum(axis=0), kind="stable")]
         longest = int(repeated_rows(Y, starts, columns=moving).max())
         release_pages(Y)
-        return cls(moving, max(_ALWAYS_ALLOWED, _MARGIN * longest))
+        return cls(moving, max(TUNING.records_always_allowed, TUNING.records_margin * longest))
 
     def masked(self, name, Y, starts, index=None, before=None):
         """Rows with repetitions as missing and a warning that names the unit, and where a stream stands."""
@@ -321,7 +316,7 @@ def _moves(now, then):
 def _moving_columns(Y):
     """Columns with two values at least, in their order."""
     moving, rest = np.zeros(Y.shape[1], dtype=bool), np.arange(Y.shape[1])
-    for part in (Y[:_HEAD], Y):
+    for part in (Y[: TUNING.records_head], Y):
         rows = np.ascontiguousarray(part[:, rest].T)
         moving[rest] = np.fmax.reduce(rows, axis=1) > np.fmin.reduce(rows, axis=1)  # not where nothing was seen
         rest = np.flatnonzero(~moving)

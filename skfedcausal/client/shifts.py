@@ -10,10 +10,9 @@ from scipy.signal import lfilter
 
 from ..statespace.episodes import column_mean
 from ..statespace.segments import find_changes
+from .tuning import TUNING
 
-_AXES = 3  # directions in which sensors vary most together, in which shifts are looked for
 _RATES = (0.0, 0.8, 0.95, 0.98, 0.99)  # at which a unit may settle at its new level
-_ALIKE = 1e-9  # share of the largest singular value below which paths are alike
 
 
 def without_shifts(Y, starts):
@@ -25,7 +24,7 @@ def without_shifts(Y, starts):
         return Y
     level = column_mean(Y)
     followed = np.column_stack([np.ones(len(Y)), *(_followed(change, starts, len(Y)) for change in changes)])
-    return Y - level - followed @ np.linalg.lstsq(followed, Y - level, rcond=_ALIKE)[0] + level
+    return Y - level - followed @ np.linalg.lstsq(followed, Y - level, rcond=TUNING.shifts_alike)[0] + level
 
 
 def common_changes(Y, starts):
@@ -33,7 +32,7 @@ def common_changes(Y, starts):
     around = Y - column_mean(Y)
     squares = around.T @ around
     size = np.sqrt(np.maximum(squares.diagonal(), np.finfo(float).tiny))
-    axes = np.linalg.eigh(squares / np.outer(size, size))[1][:, -_AXES:]
+    axes = np.linalg.eigh(squares / np.outer(size, size))[1][:, -TUNING.shifts_axes :]
     return find_changes(around @ (axes / size[:, None]), starts)
 
 

@@ -15,11 +15,11 @@ from ..containers.layout import SEPARATOR, listed, refuse_unknown
 from ..containers.modes import mode_codes, mode_indicators, modes_in, warn_of_mode
 from ..message.clock import Clock
 from ..statespace.episodes import episodes
+from .tuning import TUNING
 from .watching import Batch
 from .worker import UnitWorker
 
 _CHUNK = 2**14  # rows that are in memory at a time while a record is read
-_STILL = 1e-9  # share of their size that sensors move at least, and that one has that is no sum of others
 _SUFFIXES = (".csv", ".txt", ".parquet", ".npy")
 
 
@@ -34,9 +34,13 @@ def n_moving(Y):
     """
     Y = np.asarray(Y[:: -(-len(Y) // _CHUNK)])
     spread = np.nanstd(Y, axis=0)
-    moves = spread > _STILL * np.nanmax(np.abs(Y), axis=0, initial=0.0)
+    moves = spread > TUNING.site_record_still * np.nanmax(np.abs(Y), axis=0, initial=0.0)
     left = (Y[:, moves] - np.nanmean(Y[:, moves], axis=0)) / spread[moves]
-    return int(np.linalg.matrix_rank(np.nan_to_num(left), tol=_STILL * np.sqrt(Y.size))) if moves.any() else 0
+    return (
+        int(np.linalg.matrix_rank(np.nan_to_num(left), tol=TUNING.site_record_still * np.sqrt(Y.size)))
+        if moves.any()
+        else 0
+    )
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,9 @@ from .filtering import UnitFilter, own_run
 from .given import check_matrices, with_diagonal
 from .own_past import OwnPast, ResidualModel, bic_penalty
 from .records import in_use
+from .tuning import TUNING
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
-_FLOOR = 0.05  # share of the variance of the states that their past explains at least
 
 
 _at_rest = remembered(stationary_covariance)  # the same in every call of a unit's filter
@@ -585,9 +585,9 @@ def loading_error(client, message):
     N = np.linalg.inv(J)
     mean = column_mean(message.z)
     states = N @ (message.z.T @ message.z / len(message.z) - np.outer(mean, mean)) @ N - N
-    states = floor_eigenvalues(states, _FLOOR * np.trace(states) / len(states))
+    states = floor_eigenvalues(states, TUNING.unit_model_floor * np.trace(states) / len(states))
     past = states - predicted_covariance(model.A, J, model.Q)
-    G = floor_eigenvalues(past, _FLOOR * np.trace(states) / len(states))
+    G = floor_eigenvalues(past, TUNING.unit_model_floor * np.trace(states) / len(states))
     active = client.observation_
     R = client.measurement_cov_
     rest = (R if R.ndim == 1 else np.diag(R)) - np.einsum("di,ij,dj->d", active, N, active)

@@ -32,15 +32,7 @@ from .handlers import handles
 from .kalman import KalmanClient
 from .monitor import monitored
 from .records import Passed, release_pages
-
-_SHARE = 0.1  # of a step
-_WATCHED = 0.5  # of that, in rows that are watched
-_FEW_VALUES = 2  # values that a column of a status has at most
-_MOST_STATES = 4
-_FEWEST = 20  # rows in which a unit of status bits was there
-_LOOKED_AT = 1000  # rows that mostly show that a unit is none
-_FEW_ROWS = 10  # rows that are looked at in less time than threads need to start
-_REMEMBERED = 300  # rows that a unit's filter goes on from where it sends flags only
+from .tuning import TUNING
 
 
 def learn_watched(unit, first):
@@ -101,10 +93,10 @@ def note_verdict(unit, verdict, state, round):
 
 def is_status(Y):
     """Whether no column of a record, (n_samples, n_columns), has more than two values."""
-    for rows in (Y[:_LOOKED_AT], Y):
-        if any(len(np.unique(y[~np.isnan(y)])) > _FEW_VALUES for y in rows.T):
+    for rows in (Y[: TUNING.watching_looked_at], Y):
+        if any(len(np.unique(y[~np.isnan(y)])) > TUNING.watching_few_values for y in rows.T):
             return False
-    return np.count_nonzero(~np.isnan(Y).all(axis=1)) > _FEWEST
+    return np.count_nonzero(~np.isnan(Y).all(axis=1)) > TUNING.watching_fewest
 
 
 @dataclass(frozen=True)
@@ -126,7 +118,7 @@ class Dither:
         size = np.where(np.isfinite(low), np.abs(low), 1.0)
         step = np.where(high > low, high - low, np.where(size > 0, size, 1.0))
         digest = hashlib.sha256(name.encode()).digest()
-        return cls(int.from_bytes(digest[:16], "big"), _SHARE * step)
+        return cls(int.from_bytes(digest[:16], "big"), TUNING.watching_share * step)
 
     @property
     def watched(self):
@@ -140,7 +132,7 @@ class Dither:
         source.advance((first * d) // 4)  # of four numbers each
         raw = source.random_raw(len(Y) * d + first * d % 4)[first * d % 4 :]
         uniform = ((raw >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
-        spread = _WATCHED * self.spread if self.is_watched else self.spread
+        spread = TUNING.watching_watched * self.spread if self.is_watched else self.spread
         return spread * ndtri(uniform).reshape(len(Y), d), first + len(Y) - 1
 
 
@@ -159,7 +151,7 @@ def dithered_client(unit):
     if any(wanted is not None for wanted in asked.values()):
         return None
     dither = Dither.learn(unit.name, Y)
-    states = min(Y.shape[1], _MOST_STATES) if template.n_states == "auto" else template.n_states
+    states = min(Y.shape[1], TUNING.watching_most_states) if template.n_states == "auto" else template.n_states
     client = unit.fitted(clone(template).set_params(n_states=states), outputs=Y - dither.of(Y)[0])
     client.baseline_ = dither
     return client
@@ -192,7 +184,7 @@ class Feed:
     @property
     def is_short(self):
         """Whether the last batch has few rows."""
-        return self._last is not None and len(self._last.outputs) < _FEW_ROWS
+        return self._last is not None and len(self._last.outputs) < TUNING.watching_few_rows
 
     def batch(self, number):
         """Batch of a number from 1, None where there is none yet."""
@@ -232,7 +224,7 @@ def next_message(name, state, monitored, number, *, flags=False):
         message, known = answers.stream_message(state, Y, batch.starts, place.known, measured)
     if batch.inputs is not None and not flags:
         message = message.with_inputs(batch.inputs)
-    if len(batch.outputs) >= _FEW_ROWS:  # a few rows hold no page worth the look
+    if len(batch.outputs) >= TUNING.watching_few_rows:  # a few rows hold no page worth the look
         release_pages(batch.outputs)
     record = place.record
     if batch.fingerprint or record:  # rows that came as a file
@@ -248,4 +240,4 @@ def _next_flags(state, Y, starts, known):
     before = Y[:0] if known is None else known
     joined = np.concatenate([before, Y])
     flags = answers.flags_of(state, joined, (0, *(start + len(before) for start in starts if start > 0)))
-    return FlagMessage(flags[len(before) :]), joined[-_REMEMBERED:]
+    return FlagMessage(flags[len(before) :]), joined[-TUNING.watching_remembered :]

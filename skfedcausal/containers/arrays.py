@@ -8,12 +8,9 @@ from sklearn.utils.validation import check_array
 
 from ..callers import warn
 from .layout import SEPARATOR, check_flat_names, check_unique, listed
+from .tuning import TUNING
 
 _FEW = 2**20  # numbers that one bit each is no matter for
-_PROBES = 64  # rows that tell most columns apart
-_FEWEST = 20  # values that two columns have in common at least
-_EQUAL = 0.999  # share of the rows in common: all of a few
-_FEWEST_LEVELS = 10  # switches and set points are equal by chance
 
 
 def as_native(X):
@@ -261,7 +258,7 @@ def copied_tags(units):
     """
     owner = [(k, j) for k, (_, _, Y) in enumerate(units) for j in range(Y.shape[1])]
     n_samples = min(len(Y) for _, _, Y in units)
-    probes = np.unique(np.linspace(0, n_samples - 1, _PROBES).astype(int))
+    probes = np.unique(np.linspace(0, n_samples - 1, TUNING.arrays_probes).astype(int))
     seen = np.concatenate([Y[probes] for _, _, Y in units], axis=1)
     found: list[tuple] = []
     taken: set[int] = set()
@@ -299,9 +296,9 @@ def column_texts(Y):
 
 def _are_equal(x, y):
     both = ~np.isnan(x) & ~np.isnan(y)
-    if both.sum() < _FEWEST or len(np.unique(x[both][:1000])) < _FEWEST_LEVELS:
+    if both.sum() < TUNING.arrays_fewest or len(np.unique(x[both][:1000])) < TUNING.arrays_fewest_levels:
         return False
-    return bool((x[both] == y[both]).mean() >= _EQUAL)
+    return bool((x[both] == y[both]).mean() >= TUNING.arrays_equal)
 
 
 def warn_of_copies(plant):

@@ -8,9 +8,8 @@ import pandas as pd
 
 from ..callers import warn
 from .layout import SEPARATOR, listed
+from .tuning import TUNING
 
-_FEWEST_ROWS = 10  # of a mode that a level can be learned from
-_FEWEST_PER_MODE = 20  # rows for each mode on average, else a column tells something else
 _BOOLEANS = {"true": True, "false": False}
 
 
@@ -56,15 +55,16 @@ def modes_in(values, name):
     values = plain_modes(values).dropna()
     counts = values.value_counts()
     labels = sorted(counts.index.tolist(), key=lambda label: (isinstance(label, str), label))
-    if len(labels) * _FEWEST_PER_MODE > len(values):
+    if len(labels) * TUNING.modes_fewest_per_mode > len(values):
         raise ValueError(
             f"{name!r} has {len(labels)} different values in {len(values)} rows: it does not name a mode. Give a "
             "column of a few modes, or name it in `input_columns` if it is a quantity."
         )
-    rare = [label for label in labels if counts[label] < _FEWEST_ROWS]
+    rare = [label for label in labels if counts[label] < TUNING.modes_fewest_rows]
     if rare:
         raise ValueError(
-            f"Mode(s) {listed(rare)} in {name!r} have fewer than {_FEWEST_ROWS} rows in what is nominal, too few to "
+            f"Mode(s) {listed(rare)} in {name!r} have fewer than {TUNING.modes_fewest_rows} rows in what is nominal, "
+            "too few to "
             "learn a level from. Give more rows of them, join them with another mode, or leave those rows out."
         )
     return tuple(labels)

@@ -15,6 +15,7 @@ import pandas as pd
 from ..callers import warn
 from ..given import Lengths
 from .clock import is_numbering, read_clock, ticks
+from .tuning import TUNING
 
 
 def check_lengths(lengths: Lengths, n_samples: int) -> tuple[int, ...]:
@@ -89,7 +90,6 @@ def repeated_stretch(times):
     return again.min(), again.max()
 
 
-_SHUFFLED = 0.05  # share of the steps that go back where rows are in no order
 _HOUR = pd.Timedelta("1h")
 
 
@@ -100,7 +100,7 @@ def times_back(times):
     back = np.flatnonzero(steps < 0) + 1
     if not len(back):
         return None, back
-    if len(back) > max(_SHUFFLED * len(steps), 1) and len(steps) > 2:
+    if len(back) > max(TUNING.rows_shuffled * len(steps), 1) and len(steps) > 2:
         return "no order", back
     return ("hour" if _are_hours(times, steps, back) else "episodes"), back
 
@@ -143,11 +143,8 @@ def repeated_text(times):
     return f"Times from {first} to {last} occur twice or go back."
 
 
-_STACKED = 0.9  # share of the rows whose time others have, too
-
-
 def _are_stacked(times):
-    return times.duplicated(keep=False).mean() > _STACKED
+    return times.duplicated(keep=False).mean() > TUNING.rows_stacked
 
 
 _ZONED = "A clock that is put forward or back for summer time does this: give the index the zone of that clock."
@@ -195,9 +192,6 @@ def check_times(index, lengths):
             )
 
 
-_SAME = 0.01  # relative difference of two sampling periods that is jitter
-
-
 def sampling_period(index):
     """Median time between rows as a Timedelta; None without times or with one row."""
     if not isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)) or len(index) < 2:
@@ -209,7 +203,7 @@ def sampling_period(index):
 def check_sampling(index, period):
     """Refuse rows at another sampling period than in `fit`."""
     came = sampling_period(index)
-    if came is not None and period is not None and abs(came / period - 1) > _SAME:
+    if came is not None and period is not None and abs(came / period - 1) > TUNING.rows_same:
         raise ValueError(
             f"X has a row every {came}, the nominal record had one every {period}. Dynamics are learned per "
             "row: resample X, or fit to a nominal record of that sampling."
@@ -287,7 +281,7 @@ class StreamTimes:
         if len(index):
             self._parts.append(index)
             self._ends.append((self._ends[-1] if self._ends else self._first) + len(index))
-        if len(self._parts) > _FEW_PARTS or (self._ends and self._ends[-1] - self._first > 8 * self._n_kept):
+        if len(self._parts) > TUNING.rows_few_parts or (self._ends and self._ends[-1] - self._first > 8 * self._n_kept):
             self._forget()
 
     def _forget(self):
@@ -310,9 +304,6 @@ class StreamTimes:
             return self._held[row]
         part = bisect_right(self._ends, row)
         return self._parts[part][row - (self._ends[part - 1] if part else self._first)]
-
-
-_FEW_PARTS = 256
 
 
 def times_of(X):

@@ -9,6 +9,7 @@ import pandas as pd
 
 from ._plants import make_granger_plant
 from ._validation import as_generator, check_count
+from .tuning import TUNING
 
 _UNITS = {"P1": "boiler", "P2": "turbine", "P3": "water"}
 _ZONE = "Europe/Berlin"
@@ -25,7 +26,6 @@ _SPRING = pd.Timestamp("2026-03-29 01:00", tz="UTC")
 _FORMS = "{}:{}", "{}-{}", "{}/{}/PV", "{}.{}.PV", "{}_{}"
 _KINDS = "LT", "TI", "PIC", "FT", "FIC", "AI", "SI"
 _BAD = "Bad", "No Data", "I/O Timeout", "-999.25", "", "#N/A", "Comm Fail"
-_FAULT = 600  # rows
 
 
 def make_historian_exports(
@@ -209,7 +209,10 @@ def make_messy_export(
     n_tags = check_count(n_tags, "n_tags", 3 * len(_MESSY_UNITS))
     rng = as_generator(random_state)
     sizes = [n_tags // len(_MESSY_UNITS) + (k < n_tags % len(_MESSY_UNITS)) for k in range(len(_MESSY_UNITS))]
-    fault, variance = (int(0.8 * n), int(0.8 * n) + _FAULT), (int(0.9 * n), int(0.9 * n) + _FAULT)
+    fault, variance = (
+        (int(0.8 * n), int(0.8 * n) + TUNING.exports_fault),
+        (int(0.9 * n), int(0.9 * n) + TUNING.exports_fault),
+    )
     plant, _ = make_granger_plant(
         len(_MESSY_UNITS), names=_MESSY_UNITS, n_sensors=sizes, n_samples=n, links=_LINKS, link_strength=(0.15, 0.3),
         level_shift={"unit": "TURB", "size": 3.0, "at": fault[0], "until": fault[1]}, random_state=rng,

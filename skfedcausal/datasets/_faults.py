@@ -10,14 +10,11 @@ from scipy.linalg import solve_discrete_lyapunov
 from sklearn.utils import Bunch
 
 from ._validation import as_generator, check_count, require
+from .tuning import TUNING
 
 N_STATES, N_SENSORS = 2, 4  # of every unit, whose fifth column is the position of its valve
 PROCESS_NOISE, SENSOR_NOISE, VALVE_NOISE = 0.5, 0.5, 0.05
-_WEATHER = 0.99  # by which the weather follows its last value
-_STABLE, _DRAWS, _MOST_DRAWS, _WEAKER = 0.985, 50, 1000, 0.98
-_RAMP, _PERIOD = 300, 25  # rows until a slow fault is there in full, and of an oscillation
 _LATER = {"two overlapping": 40, "second in open incident": 200}  # rows after which the second fault begins
-_BURN = 300
 
 FAULT_KINDS = {  # usual sizes; None where there is none
     "step": 0.5,
@@ -198,12 +195,16 @@ class FaultNetwork:
     def drawn(cls, n_units, plant_state, weather=0.0):
         """A plant whose slowest mode dies out; after many tries its links are drawn weaker from try to try."""
         n = N_STATES * n_units + n_units
-        for attempt in range(_MOST_DRAWS):
+        for attempt in range(TUNING.faults_most_draws):
             rng = np.random.default_rng([plant_state, n_units, attempt])
-            network = cls._draw(n_units, rng, weather, _WEAKER ** max(0, attempt + 1 - _DRAWS))
-            if np.abs(np.linalg.eigvals(network.closed_loop[:n, :n])).max() < _STABLE:
+            network = cls._draw(
+                n_units, rng, weather, TUNING.faults_weaker ** max(0, attempt + 1 - TUNING.faults_draws)
+            )
+            if np.abs(np.linalg.eigvals(network.closed_loop[:n, :n])).max() < TUNING.faults_stable:
                 return network
-        raise ValueError(f"No stable plant of {n_units} units was found in {_MOST_DRAWS} draws; ask for fewer units.")
+        raise ValueError(
+            f"No stable plant of {n_units} units was found in {TUNING.faults_most_draws} draws; ask for fewer units."
+        )
 
     @classmethod
     def _draw(cls, n_units, rng, weather, share=1.0):
@@ -261,7 +262,7 @@ class FaultNetwork:
         read, (p, i) = self.first_sensor, self.gains.T
         F = np.block([[self.A - self.B * p @ read, -self.B * i], [read, np.eye(self.n_units)]])
         gust = np.concatenate([self.weather, np.zeros(self.n_units)])
-        return np.block([[F, gust[:, None]], [np.zeros((1, len(F))), np.array([[_WEATHER]])]])
+        return np.block([[F, gust[:, None]], [np.zeros((1, len(F))), np.array([[TUNING.faults_weather]])]])
 
     @cached_property
     def spread(self):
@@ -270,7 +271,7 @@ class FaultNetwork:
         into = np.vstack([-self.B * p, np.eye(m), np.zeros((1, m))])  # noise of the sensors that are read
         noise = SENSOR_NOISE**2 * into @ into.T
         noise[:n, :n] += PROCESS_NOISE**2 * np.eye(n)
-        noise[-1, -1] += 1 - _WEATHER**2
+        noise[-1, -1] += 1 - TUNING.faults_weather**2
         P = solve_discrete_lyapunov(self.closed_loop, noise)
         spread = np.empty((m, N_SENSORS + 1))
         for k in range(m):
@@ -284,14 +285,14 @@ class FaultNetwork:
     def record(self, n_samples, rng, fault, set_points):
         """Readings of all columns, shape (n_samples, n_units, N_SENSORS + 1)."""
         m, n, (p, i) = self.n_units, len(self.A), self.gains.T
-        w = PROCESS_NOISE * rng.standard_normal((n_samples + _BURN, n))
-        v = SENSOR_NOISE * rng.standard_normal((n_samples + _BURN, m, N_SENSORS))
-        positions = VALVE_NOISE * rng.standard_normal((n_samples + _BURN, m))
-        gusts = np.sqrt(1 - _WEATHER**2) * rng.standard_normal(n_samples + _BURN)
+        w = PROCESS_NOISE * rng.standard_normal((n_samples + TUNING.faults_burn, n))
+        v = SENSOR_NOISE * rng.standard_normal((n_samples + TUNING.faults_burn, m, N_SENSORS))
+        positions = VALVE_NOISE * rng.standard_normal((n_samples + TUNING.faults_burn, m))
+        gusts = np.sqrt(1 - TUNING.faults_weather**2) * rng.standard_normal(n_samples + TUNING.faults_burn)
         x, sums, valves, weather = np.zeros(n), np.zeros(m), np.zeros(m), 0.0
-        found = np.empty((n_samples + _BURN, m, N_SENSORS + 1))
+        found = np.empty((n_samples + TUNING.faults_burn, m, N_SENSORS + 1))
         for t in range(len(found)):
-            row = t - _BURN
+            row = t - TUNING.faults_burn
             wanted = set_points[max(row, 0)]
             y = np.einsum("mdp,mp->md", self.C, x.reshape(m, N_STATES)) + v[t]
             y = fault.sensors(y, row, rng)
@@ -301,10 +302,10 @@ class FaultNetwork:
             valves = fault.valves(command, valves, row)
             found[t, :, :-1], found[t, :, -1] = y, valves + positions[t]
             fault.hold(found, t, row)
-            weather = _WEATHER * weather + gusts[t]
+            weather = TUNING.faults_weather * weather + gusts[t]
             A, push, noise = fault.dynamics(row)
             x = A @ x + self.B @ valves + noise * w[t] + push + self.weather * weather
-        return found[_BURN:]
+        return found[TUNING.faults_burn :]
 
 
 def states_of(unit):
@@ -322,7 +323,9 @@ def _kept(value, fault, at, _):
 
 _SENSOR_FAULTS = {
     "sensor bias": lambda value, fault, at, rng: value + fault.size * fault.sensor_spread,
-    "sensor drift": lambda value, fault, at, rng: value + fault.size * fault.sensor_spread * min(at / _RAMP, 1),
+    "sensor drift": lambda value, fault, at, rng: (
+        value + fault.size * fault.sensor_spread * min(at / TUNING.faults_ramp, 1)
+    ),
     "sensor freeze": _kept,
     "unit held": _kept,
     "sensor gain": lambda value, fault, at, rng: value * fault.size,
@@ -333,8 +336,8 @@ _SHAPES = {  # of pushes over time
     "large step": lambda at: 1.0,
     "two overlapping": lambda at: 1.0,
     "second in open incident": lambda at: 1.0,
-    "ramp": lambda at: min(at / _RAMP, 1.0),
-    "oscillation": lambda at: np.sin(2 * np.pi * at / _PERIOD),
+    "ramp": lambda at: min(at / TUNING.faults_ramp, 1.0),
+    "oscillation": lambda at: np.sin(2 * np.pi * at / TUNING.faults_period),
 }
 
 

@@ -9,11 +9,7 @@ from sklearn.utils import Bunch, check_random_state
 from ..papers.numerics.lstm import LSTM, uniform_lstm
 from ..statespace.networks import FeedForward
 from ._validation import check_known
-
-_FEATURES = 64  # of the dependencies
-_HIDDEN = 16  # of a unit's own LSTM
-_RADIUS, _PERIOD = 2.0, 20
-_WIDTH, _SPREAD = 16, 25.0  # of the map to the sensors: hidden units, standard deviation of a sensor on the cycle
+from .tuning import TUNING
 
 
 def make_nonlinear_plant(
@@ -147,26 +143,26 @@ def make_nonlinear_plant(
 
 def _cycle(x):
     """One step of units on their own: a turn, and a pull towards the circle; rows of states."""
-    angle = 2 * np.pi / _PERIOD
+    angle = 2 * np.pi / TUNING.nonlinear_period
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     distance = np.maximum(np.hypot(x[:, 0], x[:, 1]), 1e-9)[:, None]
-    return x @ turn.T * (0.4 + 0.6 * _RADIUS * np.tanh(distance) / distance)
+    return x @ turn.T * (0.4 + 0.6 * TUNING.nonlinear_radius * np.tanh(distance) / distance)
 
 
 def _cycle_lstm(rng):
     """An LSTM called from zero state, its linear layer fitted to the cycle on states around it."""
-    layers = tuple((3 * W, R, b) for W, R, b in uniform_lstm(rng, 2, _HIDDEN))
-    points = rng.uniform(-2 * _RADIUS, 2 * _RADIUS, (2000, 2))
-    hidden = LSTM(layers, np.eye(_HIDDEN), np.zeros(_HIDDEN)).value(points)
+    layers = tuple((3 * W, R, b) for W, R, b in uniform_lstm(rng, 2, TUNING.nonlinear_hidden))
+    points = rng.uniform(-2 * TUNING.nonlinear_radius, 2 * TUNING.nonlinear_radius, (2000, 2))
+    hidden = LSTM(layers, np.eye(TUNING.nonlinear_hidden), np.zeros(TUNING.nonlinear_hidden)).value(points)
     design = np.hstack([hidden, np.ones((len(points), 1))])
-    gram = design.T @ design + 1e-6 * len(points) * np.eye(_HIDDEN + 1)
+    gram = design.T @ design + 1e-6 * len(points) * np.eye(TUNING.nonlinear_hidden + 1)
     fitted = np.linalg.solve(gram, design.T @ _cycle(points)).T
     return LSTM(layers, fitted[:, :-1], fitted[:, -1])
 
 
 def _circle():
     phase = np.linspace(0, 2 * np.pi, 40, endpoint=False)
-    return _RADIUS * np.column_stack([np.cos(phase), np.sin(phase)])
+    return TUNING.nonlinear_radius * np.column_stack([np.cos(phase), np.sin(phase)])
 
 
 def _dependency(rng, kind):
@@ -178,23 +174,26 @@ def _dependency(rng, kind):
 
 
 def _smooth_map(rng):
-    frequencies = 0.5 * rng.standard_normal((_FEATURES, 2))
-    phases, weights = rng.uniform(0, 2 * np.pi, _FEATURES), rng.standard_normal((2, _FEATURES))
+    frequencies = 0.5 * rng.standard_normal((TUNING.nonlinear_features, 2))
+    phases, weights = (
+        rng.uniform(0, 2 * np.pi, TUNING.nonlinear_features),
+        rng.standard_normal((2, TUNING.nonlinear_features)),
+    )
     return lambda x: weights @ np.cos(frequencies @ x + phases)
 
 
 def _lstm_map(rng):
     """Two LSTM layers from zero state and a linear layer: a map of the input alone."""
-    first, second = _lstm_layer(rng, 2), _lstm_layer(rng, _FEATURES)
-    out = rng.standard_normal((2, _FEATURES)) / np.sqrt(_FEATURES)
+    first, second = _lstm_layer(rng, 2), _lstm_layer(rng, TUNING.nonlinear_features)
+    out = rng.standard_normal((2, TUNING.nonlinear_features)) / np.sqrt(TUNING.nonlinear_features)
     return lambda x: out @ second(first(x))
 
 
 def _lstm_layer(rng, n_inputs):
     """Layer of an LSTM from zero state, without the forget gate and recurrent weights, which never act."""
-    bound = 1 / np.sqrt(_FEATURES)
-    weights = rng.uniform(-bound, bound, (3, _FEATURES, n_inputs))
-    bias = rng.uniform(-bound, bound, (3, _FEATURES))
+    bound = 1 / np.sqrt(TUNING.nonlinear_features)
+    weights = rng.uniform(-bound, bound, (3, TUNING.nonlinear_features, n_inputs))
+    bias = rng.uniform(-bound, bound, (3, TUNING.nonlinear_features))
 
     def forward(x):
         i, g, o = np.einsum("gfk,k->gf", weights, x) + bias
@@ -205,8 +204,8 @@ def _lstm_layer(rng, n_inputs):
 
 def _measurement(rng, n_sensors):
     """Two-layer map with a SELU, columns of the same standard deviation on the cycle."""
-    first, bias = rng.standard_normal((_WIDTH, 2)), rng.standard_normal(_WIDTH)
-    second = rng.standard_normal((n_sensors, _WIDTH))
+    first, bias = rng.standard_normal((TUNING.nonlinear_width, 2)), rng.standard_normal(TUNING.nonlinear_width)
+    second = rng.standard_normal((n_sensors, TUNING.nonlinear_width))
     raw = FeedForward((first.T, second.T), (bias, np.zeros(n_sensors)), "selu")
-    factor = _SPREAD / raw.value(_circle()).std(axis=0)
+    factor = TUNING.nonlinear_spread / raw.value(_circle()).std(axis=0)
     return FeedForward((first.T, second.T * factor), raw.biases, "selu")

@@ -8,8 +8,7 @@ import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 
 from ..arguments import check_choice
-
-_SWITCH = 3  # values of a switch: off, on, and in between
+from .tuning import TUNING
 
 
 def discrete_columns(
@@ -51,7 +50,7 @@ def discrete_columns(
         changes = (values.to_numpy()[1:] != values.to_numpy()[:-1]).mean() if len(values) > 1 else 0.0
         seldom = len(counts) <= max_values and changes < min_changes
         stuck = len(counts) > 0 and counts.iloc[0] > dominance * len(values)
-        if len(counts) <= _SWITCH or seldom or stuck:
+        if len(counts) <= TUNING.preparation_switch or seldom or stuck:
             found.append(str(name))
     return found
 
@@ -164,7 +163,7 @@ def prepare_records(
     kept_inputs = [name for name in inputs if name in rows]
     if discrete_inputs == "bits":
         for name in switches:
-            if rows[name].nunique() <= _SWITCH:
+            if rows[name].nunique() <= TUNING.preparation_switch:
                 rows[name] = (rows[name] == rows[name].max()).astype(float)
     if correlation is not None:
         outputs = rows.drop(columns=kept_inputs)

@@ -5,12 +5,7 @@ from collections import defaultdict
 import numpy as np
 
 from ._base import short
-
-_LETTER, _PADDING, _GAP, _ROW = 0.1, 0.35, 1.3, 0.62  # inches: of a letter, around a name, between layers and rows
-_MOST_BOXES = 10  # names in boxes on the circle; more stand around it
-_BENT = 0.15  # arrows on the circle, as a share of their length
-_LINE = 0.18  # inches that a name needs around the circle
-_SWEEPS = 12
+from .tuning import TUNING
 
 
 class FlowPlan:
@@ -20,18 +15,21 @@ class FlowPlan:
         self.pairs = pairs
         placed, halfway = flow_places(names, pairs)
         alone = [name for name in names if name not in placed]
-        self.box = _PADDING + _LETTER * max((len(short(name)) for name in names), default=1)
+        self.box = TUNING.graphs_padding + TUNING.graphs_letter * max((len(short(name)) for name in names), default=1)
         layers = 1 + max((layer for layer, _ in placed.values()), default=0)
-        width = layers * (self.box + _GAP) - _GAP
+        width = layers * (self.box + TUNING.graphs_gap) - TUNING.graphs_gap
         across = max(1, int((max(width, 5.0) + 0.3) / (self.box + 0.3)))
         heights = [*(height for _, height in placed.values()), *halfway.values(), *([] if placed else [0.0])]
-        low, self.high = min(heights) * _ROW, max(heights) * _ROW
-        self.place = {name: np.array([k * (self.box + _GAP), height * _ROW]) for name, (k, height) in placed.items()}
+        low, self.high = min(heights) * TUNING.graphs_row, max(heights) * TUNING.graphs_row
+        self.place = {
+            name: np.array([k * (self.box + TUNING.graphs_gap), height * TUNING.graphs_row])
+            for name, (k, height) in placed.items()
+        }
         for k, name in enumerate(alone):
-            below = low - _ROW * (k // across + bool(placed))
+            below = low - TUNING.graphs_row * (k // across + bool(placed))
             self.place[name] = np.array([(k % across) * (self.box + 0.3), below])
         self.place = {name: self.place[name] for name in names}
-        self.halfway = {pair: height * _ROW for pair, height in halfway.items()}
+        self.halfway = {pair: height * TUNING.graphs_row for pair, height in halfway.items()}
         places = np.array(list(self.place.values()))
         self.corner = np.array([-self.box / 2 - 0.15, min(low, places[:, 1].min()) - 0.45])
         self.far = np.array([places[:, 0].max() + self.box / 2 + 0.15, self.high + 0.45])
@@ -64,11 +62,13 @@ class CirclePlan:
     """Units on a circle, in boxes or, if they are many, around it."""
 
     def __init__(self, names):
-        self.names, self.boxed = names, len(names) <= _MOST_BOXES
+        self.names, self.boxed = names, len(names) <= TUNING.graphs_most_boxes
         self.angles = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / len(names)
         points = np.column_stack([np.cos(self.angles), np.sin(self.angles)])
         self.place = dict(zip(names, points, strict=True))
-        self.radius, self.beside = (1.7, 0.8) if self.boxed else (max(1.7, _LINE * len(names) / (2 * np.pi)), 1.5)
+        self.radius, self.beside = (
+            (1.7, 0.8) if self.boxed else (max(1.7, TUNING.graphs_line * len(names) / (2 * np.pi)), 1.5)
+        )
         self.size = (2 * (self.radius + self.beside),) * 2
 
     def draw_names(self, ax):
@@ -89,10 +89,10 @@ class CirclePlan:
         """Draw a link; the point half-way along it, where there is room for words."""
         start, end = self.place[cause], self.place[effect]
         room = 22 if self.boxed else 4
-        style = {"connectionstyle": f"arc3,rad={_BENT}", "shrinkA": room, "shrinkB": room}
+        style = {"connectionstyle": f"arc3,rad={TUNING.graphs_bent}", "shrinkA": room, "shrinkB": room}
         ax.annotate("", xy=end, xytext=start, arrowprops=style | look)
         x, y = end - start
-        return (start + end) / 2 + _BENT / 2 * np.array([y, -x]) if self.boxed else None
+        return (start + end) / 2 + TUNING.graphs_bent / 2 * np.array([y, -x]) if self.boxed else None
 
 
 def flow_places(names, links):
@@ -179,7 +179,7 @@ def _heights(columns, chains):
     height: dict = {}
     for column in columns:
         _stack(column, height)
-    for sweep in range(_SWEEPS):
+    for sweep in range(TUNING.graphs_sweeps):
         for column in columns if sweep % 2 else reversed(columns):
             wanted = {one: np.mean([height[other] for other in beside[one]]) for one in column}
             column.sort(key=wanted.__getitem__, reverse=True)

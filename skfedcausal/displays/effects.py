@@ -22,14 +22,13 @@ from ._base import (
     panel_title,
     with_measure,
 )
+from .tuning import TUNING
 
 if TYPE_CHECKING:
     from ..estimators.counterfactual import FederatedCounterfactualEstimator
     from ..estimators.impact import Impact
     from ..transfer import TransferFunction
 
-_MOST_SENSORS = 12
-_MOST_RECORDS = 6  # sensors of a record, which have three panels each
 _WAS, _WOULD = "as it was", "as it would have been"
 
 
@@ -96,7 +95,7 @@ class EffectDisplay:
         -------
         EffectDisplay
         """
-        chosen = _largest(table, _MOST_RECORDS) if columns is None else list(columns)
+        chosen = _largest(table, TUNING.effects_most_records) if columns is None else list(columns)
         return cls(table, chosen, measures).plot(title=title)
 
     @classmethod
@@ -120,7 +119,9 @@ class EffectDisplay:
         half = 1.645 * std.rename_axis("time").reset_index().melt("time")["value"]
         ends = {"low": long["effect"] - half, "high": long["effect"] + half}
         table = long.assign(counterfactual=long["effect"], **ends)
-        return cls(table, _largest(table, _MOST_SENSORS) if columns is None else list(columns)).plot(title=title)
+        return cls(table, _largest(table, TUNING.effects_most_sensors) if columns is None else list(columns)).plot(
+            title=title
+        )
 
     @classmethod
     def from_estimator(

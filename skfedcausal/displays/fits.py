@@ -9,12 +9,12 @@ from .. import inspection
 from ..containers import read_plant
 from ..given import Lengths, Record
 from ._base import COLOURS, Display, legend_below, legend_beside, line_look, short, tick_names
+from .tuning import TUNING
 
 if TYPE_CHECKING:
     from ..estimators.counterfactual import FederatedCounterfactualEstimator
     from ..estimators.granger import FederatedGrangerEstimator
 
-_MOST_UNITS = 8  # that get a line each
 _MODELS = ("client", "augmented", "server")
 _MARKS = ("o", "s", "D", "x")
 
@@ -88,7 +88,7 @@ class LossDisplay(Display):
         kinds, units = (list(dict.fromkeys(table.columns.get_level_values(k))) for k in (0, 1))
         rounds = np.arange(1, len(self.losses) + 1)
         for k, kind in enumerate(kinds):
-            if len(units) > _MOST_UNITS:  # median and range
+            if len(units) > TUNING.fits_most_units:  # median and range
                 losses, colour = table[kind], COLOURS[k % len(COLOURS)]
                 ax.fill_between(rounds, losses.min(axis=1), losses.max(axis=1), color=colour, alpha=0.2, linewidth=0)
                 label = f"{kind}, median and range\nof {len(units)} units"
@@ -102,7 +102,7 @@ class LossDisplay(Display):
         if len(rounds) > 20:
             ax.set_xscale("log")
         ax.set(xlabel="round", ylabel="loss, share of the first round's" if relative else "loss")
-        legend_beside(ax, len(kinds) * min(len(units), _MOST_UNITS))
+        legend_beside(ax, len(kinds) * min(len(units), TUNING.fits_most_units))
 
 
 class ResidualDisplay(Display):

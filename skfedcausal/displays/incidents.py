@@ -9,14 +9,13 @@ import pandas as pd
 from .. import inspection
 from ..given import Lengths, Record
 from ._base import COLOURS, Display, panel_title, short, small_legend, with_measure
+from .tuning import TUNING
 
 if TYPE_CHECKING:
     from ..estimators.detector import FederatedRCADetector
 
-_MOST_LANES = 14
 _ROUND = [k * unit for unit, steps in ((1, (1, 2, 5, 10, 15, 30)), (60, (1, 2, 5, 10, 15, 30))) for k in steps]
 _ROUND += [3600 * k for k in (1, 2, 3, 6, 12, 24, 48, 168)]  # seconds between ticks
-_BEFORE, _AFTER = 20, 40  # rows around a short incident
 
 
 class IncidentDisplay(Display):
@@ -100,8 +99,8 @@ class IncidentDisplay(Display):
         start, detected, end = (self._row(self.incident[key]) for key in ("start", "detected", "end"))
         last = len(self.levels) - 1 if end is None else end
         width = max(last - start, 5)
-        first = max(start - max(_BEFORE, width // 2), 0)
-        x = np.arange(first, min(last + max(_AFTER, width // 2), len(self.levels)))
+        first = max(start - max(TUNING.incidents_before, width // 2), 0)
+        x = np.arange(first, min(last + max(TUNING.incidents_after, width // 2), len(self.levels)))
         lanes, root = self._lanes(), self.incident["root"]
         place = {name: len(lanes) - 1 - k for k, name in enumerate(lanes)}
         top = np.log1p(max(float(np.nanmax(self.levels[x])), 1.5))
@@ -132,7 +131,7 @@ class IncidentDisplay(Display):
         """Units to draw: the root, those on the path in its order, then by probability."""
         reached = [name for name, _ in [*self.incident["path"], *self.incident["ranking"]]]
         lanes = dict.fromkeys([self.incident["root"], *reached])
-        return [name for name in lanes if name in self.names][:_MOST_LANES]
+        return [name for name in lanes if name in self.names][: TUNING.incidents_most_lanes]
 
     def _draw_arrows(self, ax, place, start):
         """One arrow per unit that was reached, from the root at its onset."""

@@ -9,6 +9,7 @@ import pandas as pd
 from .. import inspection
 from ._base import COLOURS, Display, tick_names
 from ._graphs import CirclePlan, FlowPlan
+from .tuning import TUNING
 
 if TYPE_CHECKING:
     from ..estimators.counterfactual import FederatedCounterfactualEstimator
@@ -16,13 +17,8 @@ if TYPE_CHECKING:
 
 _MARKS = {"influence": "●", "coupled": "◆", "cannot tell": "?", "shared driver": "◇"}
 _NOTHING = ("no influence", "negligible")
-_DARK = 0.55  # of the scale of colours, from which on black cannot be read
 _COLOURS = {"influence": COLOURS[0], "coupled": "0.5"}
 _GRADES = (*_COLOURS, "cannot tell")
-_MOST_SHARES = 12  # influences with their share beside the arrow
-_OUTSIDE = 5.0  # times the upper quartile of strengths: what is beyond has the colour and the width of the end
-_MOST_INCHES = 18.0  # of a graph from left to right, and
-_MOST_ARROWS = 150  # in it; with more the circle shows as much
 
 
 def sizes_of(links):
@@ -35,7 +31,7 @@ def sizes_of(links):
 def _end_of_scale(strength):
     """End of a scale of colours that one link cannot set: the strongest, or well above what most links have."""
     there = strength[strength > 0]
-    return min(there.max(), _OUTSIDE * np.quantile(there, 0.75)) if len(there) else 0.0
+    return min(there.max(), TUNING.links_outside * np.quantile(there, 0.75)) if len(there) else 0.0
 
 
 def _one_line_each(links):
@@ -192,7 +188,7 @@ class LinkMatrixDisplay(Display):
         size = None if self.intervals is None else "small"
         for row, col in zip(*np.nonzero(np.isfinite(self.strength)), strict=True):
             label = self._label(row, col)
-            colour = "white" if roots(shown[row, col]) > _DARK else "black"
+            colour = "white" if roots(shown[row, col]) > TUNING.links_dark else "black"
             if label:
                 ax.text(col, row, label, ha="center", va="center", color=colour, fontsize=size)
         tick_names(ax, self.names, range(len(self.names)), rotation=45, ha="right", rotation_mode="anchor")
@@ -347,14 +343,14 @@ class LinkGraphDisplay(Display):
             raise ValueError(f"Got layout={layout!r}; give 'flow', 'circle' or None.")
         kept = _GRADES if undecided else [*_COLOURS]
         found = self.links[self.links["verdict"].isin(kept)]
-        few = (found["verdict"] == "influence").sum() <= _MOST_SHARES
+        few = (found["verdict"] == "influence").sum() <= TUNING.links_most_shares
         self._shares = few and sizes_of(found)[0].name == "strength"
         self._drawn_links = _one_line_each(found.assign(size=sizes_of(found)[0].fillna(0.0)))
         pairs = {(link.cause, link.effect): float(link.size) for link in self._drawn_links.itertuples()}
         self._plan = FlowPlan(self.names, pairs) if layout == "flow" else CirclePlan(self.names)
-        if layout is None and len(pairs) <= _MOST_ARROWS:
+        if layout is None and len(pairs) <= TUNING.links_most_arrows:
             flow = FlowPlan(self.names, pairs)
-            self._plan = flow if max(flow.size) <= _MOST_INCHES else self._plan
+            self._plan = flow if max(flow.size) <= TUNING.links_most_inches else self._plan
         return self._drawn(ax, title)
 
     def _size(self):

@@ -8,9 +8,7 @@ import pandas as pd
 
 from ._base import Display, tick_names
 from .links import sizes_of
-
-_SWEEPS = 50
-_NAMED = 60  # units whose names are written
+from .tuning import TUNING
 
 
 def link_communities(links: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
@@ -47,7 +45,7 @@ def link_communities(links: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """
     near = _neighbours(_influences(links), names)
     label = list(range(len(names)))
-    for _ in range(_SWEEPS):
+    for _ in range(TUNING.maps_sweeps):
         before = list(label)
         for unit, others in enumerate(near):
             weights: dict[int, float] = {}
@@ -219,8 +217,8 @@ class LinkMapDisplay(Display):
                 first = place[rows.iloc[0]] - 0.5
                 ax.add_patch(self._frame(first, len(rows)))
         ax.set(xlim=(-0.5, n - 0.5), ylim=(n - 0.5, -0.5), xlabel="cause", ylabel="effect", aspect="equal")
-        if n <= _NAMED:
-            tick_names(ax, self.order_, range(n), most=_NAMED, rotation=90)
+        if n <= TUNING.maps_named:
+            tick_names(ax, self.order_, range(n), most=TUNING.maps_named, rotation=90)
         else:
             ax.set(xticks=[], yticks=[])
 

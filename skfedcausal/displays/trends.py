@@ -11,8 +11,8 @@ from ..containers.rows import position
 from ..given import Record
 from ..optional import import_optional
 from ._base import COLOURS, few_ticks, panel_title, with_measure
+from .tuning import TUNING
 
-_MOST_TAGS, _PER_UNIT = 6, 2  # drawn unless columns are named: in all, and of a unit
 _COLUMNS = 500  # points across the picture: with more rows each shows the range of several
 _USUAL = 1.0, 99.0  # percentiles of the rows before
 
@@ -163,10 +163,10 @@ def _chosen(parts, window):
     """Tags to draw: those that leave what was usual the furthest, or the first of each unit."""
     if window is None:
         return [next((c for c in frame if frame[c].nunique() > 1), frame.columns[0]) for frame in parts.values()][
-            :_MOST_TAGS
+            : TUNING.trends_most_tags
         ]
     ranked = [_departures(frame, *window).index.tolist() for frame in parts.values()]
-    chosen = [name for tags in ranked for name in tags[:_PER_UNIT]][:_MOST_TAGS]
+    chosen = [name for tags in ranked for name in tags[: TUNING.trends_per_unit]][: TUNING.trends_most_tags]
     more = [name for name in ranked[0] if name not in chosen]
     return chosen + more[: max(0, 3 - len(chosen))]
 

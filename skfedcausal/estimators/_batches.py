@@ -17,8 +17,7 @@ from ..message.watching import WatchRequest
 from ..seeding import seeded
 from ..server.running import BatchDialogue, check_batches, check_forget
 from ._base import FederatedEstimator, where_server
-
-_NEAR = 1e-3  # of a sampling period, within which a row comes where it is expected
+from .tuning import TUNING
 
 
 class Place(NamedTuple):
@@ -56,7 +55,7 @@ class Place(NamedTuple):
         if step is None or kinds[0] != kinds[1]:
             return False
         try:
-            return bool(abs((index[0] - self.last) / step - 1) <= _NEAR)
+            return bool(abs((index[0] - self.last) / step - 1) <= TUNING.batches_near)
         except TypeError:  # names of rows, or times of zones that cannot be compared
             return False
 

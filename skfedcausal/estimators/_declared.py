@@ -21,10 +21,8 @@ from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.clients import n_dimensions, unit_inputs
 from ..containers.layout import SEPARATOR, as_names, flat_name, input_mask, listed, refuse_unknown, split_flat_names
 from ..statespace.episodes import episodes
+from .tuning import TUNING
 
-_MOST = 20  # levels that an input may have; more are names, notes or numbers that were not read as such
-_ROUNDING = 1e-9  # relative, that is no move of an input
-_BEYOND = 0.1  # of the range of an input in the nominal record, by which it is beyond that when it is told
 _COMMA = re.compile(r"[-+]?\d+,\d+$")  # a decimal comma, of which the reader of numbers says what to do
 
 
@@ -203,7 +201,7 @@ def levels_of(column):
     if not (pd.api.types.is_object_dtype(column.dtype) or pd.api.types.is_string_dtype(column.dtype)):
         return None
     levels = present.unique().tolist()
-    if not levels or not all(isinstance(level, (str, bool)) for level in levels) or len(levels) > _MOST:
+    if not levels or not all(isinstance(level, (str, bool)) for level in levels) or len(levels) > TUNING.declared_most:
         return None
     if all(map(_is_number, levels)) or any(_COMMA.match(str(level)) for level in levels):
         return None
@@ -372,7 +370,7 @@ def warn_beyond(data, ranges, told=frozenset(), category=UserWarning):
             if name not in ranges:  # words
                 continue
             low, high = ranges[name]
-            margin = _BEYOND * (high - low) + _ROUNDING * max(abs(low), abs(high))
+            margin = TUNING.declared_beyond * (high - low) + TUNING.declared_rounding * max(abs(low), abs(high))
             beyond = (column < low - margin) | (column > high + margin)
             if beyond.any() and name not in told:
                 warn(

@@ -16,9 +16,9 @@ from ..server.responses.runs import STABLE, rows_until_far
 from ..statespace.episodes import episodes
 from ._input_spec import InputSpec
 from ._interventions import trajectory, unit_name
+from .tuning import TUNING
 
 _SET_POINT = re.compile(r"(?<![a-z])(sp|set_?point|schedule)(?![a-z])", re.IGNORECASE)
-_LED, _SEEN = 0.01, 8  # share of an input that is its own where a controller sets it; rows that a record shows anyway
 
 
 def learned_engine(spec, relays, server, messages):
@@ -75,7 +75,7 @@ class InputEffects:
     def rows_to_show(self, loops):
         """Rows from a move on in which all that it does can be seen: as responses say, or lags of the plant."""
         own = self.engine.responses if loops == "hold" else None
-        return min(1 + self.n_lags, _SEEN) if own is None else own.rows_to_show
+        return min(1 + self.n_lags, TUNING.input_effects_seen) if own is None else own.rows_to_show
 
     def check_covariances(self, what):
         """Refuse a question whose answer rests on how sure the plant is."""
@@ -91,13 +91,16 @@ class InputEffects:
         table = self.excitation
         if not looped:
             return
-        is_led = table["unit"].isin(looped) & table["active"] & (table["share"] < _LED)
+        is_led = table["unit"].isin(looped) & table["active"] & (table["share"] < TUNING.input_effects_led)
         led = [name for name in table.loc[is_led, "input"] if _SET_POINT.search(name) is None]
         if radius > STABLE:
             lasts = rows_until_far(radius)
             why = f"without them an effect grows by {radius - 1:.2%} a row"
         elif led:
-            lasts, why = _SEEN, f"nothing but what they read moves {listed(led)}, which no record tells from the plant"
+            lasts, why = (
+                TUNING.input_effects_seen,
+                f"nothing but what they read moves {listed(led)}, which no record tells from the plant",
+            )
         else:
             return
         if n_rows > lasts:

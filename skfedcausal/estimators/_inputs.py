@@ -10,8 +10,7 @@ from ..callers import warn
 from ..containers.layout import SEPARATOR, listed, refuse_unknown
 from ..statespace.episodes import episodes
 from ._declared import ranges_of
-
-_HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
+from .tuning import TUNING
 
 
 @dataclass(frozen=True)
@@ -148,11 +147,12 @@ def _warn_of_excitation(table):
     """Warn of inputs that other inputs and the states explain almost completely."""
     if "share" not in table:
         return
-    hardly = table.loc[table["share"] < _HARDLY, "input"]
+    hardly = table.loc[table["share"] < TUNING.inputs_hardly, "input"]
     if len(hardly):
         warn(
             f"Inputs {listed(hardly)} hardly move on their own: other inputs and the states explain all but "
-            f"{_HARDLY:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
+            f"{TUNING.inputs_hardly:.1%} of their variance. Their effects are poorly known; look at the standard "
+            "errors.",
         )
 
 
@@ -199,7 +199,7 @@ def _following_the_row_before(server, known, words):
     if table is None or "same_row_p_value" not in table:
         return set()
     late = {unit for unit, word in zip(known.units, words, strict=True) if word != "before"}
-    rejected = table.loc[table["same_row_p_value"] * len(table) < _LOOP_LEVEL, "controlled"]
+    rejected = table.loc[table["same_row_p_value"] * len(table) < TUNING.inputs_loop_level, "controlled"]
     return set(rejected) - late
 
 
@@ -214,14 +214,12 @@ def _warn_of_misfit(server, at_once=()):
     open_loop = table[~table["controlled"].isin(server.controlled_units_)]  # else new inputs are no news
     for kind, what in _MISFITS.items():
         asked = open_loop[~open_loop["controlled"].isin(at_once)] if kind == "same_row" else open_loop
-        rejected = asked[asked[f"{kind}_p_value"] * len(table) < _MISFIT_LEVEL]
+        rejected = asked[asked[f"{kind}_p_value"] * len(table) < TUNING.inputs_misfit_level]
         pairs = [f"{row.controlled} on {row.measured}" for row in rejected.itertuples()]
         if pairs:
             warn(f"{what.format(listed(pairs))} See `feedback_` for the tests.")
 
 
-_MISFIT_LEVEL = 1e-3  # for all pairs together
-_LOOP_LEVEL = 1e-9  # a transient at the start of a record may well reach the former, a loop leaves no doubt
 _MISFITS = {
     "same_row": "Inputs and measurements move together within a row: {}. Either an input was set before the "
     "row was measured and acts at once, which the plant does not have (say sampled='before' for it), or it "

@@ -8,13 +8,12 @@ import pandas as pd
 from scipy import stats
 
 from ..containers.layout import listed, refuse_unknown
+from .tuning import TUNING
 
 EFFECT, NOTHING, CANNOT_TELL, NOT_YET = "effect", "no effect to be seen", "cannot tell", "not yet"
 NO_MOVE, SAY_WHEN = "there was no move", "cannot tell: say when it acts"
 LOOPS = "hold", "react"
-_CLEAR, _REAL = 0.1, 0.5  # share of rows, trust
 _SPEAK, _SMALL = 0.1, 0.2  # standard deviations that there is an effect to speak of, and up to which there is none
-_ABSURD = 1e100
 
 
 def unit_name(n, names):
@@ -176,15 +175,25 @@ def verdicts(effect, std, spread, confidence, doubted):
     squares = np.square(effect).sum(axis=0)
     total = squares + np.square(std).sum(axis=0)
     trust = np.where(total == 0, 0.0, squares / np.where(total == 0, 1.0, total))
-    clear = (np.abs(effect) > half).mean(axis=0) > _CLEAR if len(effect) else np.zeros(effect.shape[1], dtype=bool)
+    clear = (
+        (np.abs(effect) > half).mean(axis=0) > TUNING.interventions_clear
+        if len(effect)
+        else np.zeros(effect.shape[1], dtype=bool)
+    )
     most = (np.abs(effect) + half).max(axis=0, initial=0.0)
-    cases = [most == 0, most < _SPEAK * spread, clear & (trust > _REAL), most < _SMALL * spread, doubted]
+    cases = [
+        most == 0,
+        most < _SPEAK * spread,
+        clear & (trust > TUNING.interventions_real),
+        most < _SMALL * spread,
+        doubted,
+    ]
     return trust, np.select(cases, [NOT_YET, NOTHING, EFFECT, NOTHING, SAY_WHEN], CANNOT_TELL).tolist()
 
 
 def in_doubt(apart, std, confidence):
     """Columns whose effects with two timings of inputs lie further apart than the band in a tenth of the rows, (d,)."""
-    return (np.abs(apart) > two_sided(confidence) * std).mean(axis=0) > _CLEAR
+    return (np.abs(apart) > two_sided(confidence) * std).mean(axis=0) > TUNING.interventions_clear
 
 
 def _said(value):
@@ -203,7 +212,7 @@ def _as_numbers(value, what):
         ) from None
     if not np.isfinite(array).all():
         raise ValueError(f"{what} has values that are missing or infinite; give a finite number for every row.")
-    if np.abs(array).max(initial=0.0) > _ABSURD:
+    if np.abs(array).max(initial=0.0) > TUNING.interventions_absurd:
         raise ValueError(f"{what} was given {np.abs(array).max():.3g}, which no input can be set to.")
     return array
 

@@ -13,8 +13,8 @@ from ..privacy.errors import UtilityWarning
 from ..statespace.matrices import companion
 from ..statespace.riccati import stationary_covariance
 from ._base import FederatedEstimator, where_server
+from .tuning import TUNING
 
-_SHARE = 0.1  # a state with less of the strongest one's variance may stay unseen
 _TESTS = ("p_value", "p_adjusted", "p_holm", "p_fdr")
 
 
@@ -127,7 +127,7 @@ def undecidable_units(server, noise, clients):
         searched = client is None or (client.n_states == "auto" and client.C is None)
         if name in noise and searched:
             strongest = np.linalg.eigvals(server.information_[rows, rows] @ states[rows, rows]).real.max()
-            if _SHARE * strongest < np.sqrt(len(noise[name]) / server.n_samples_):
+            if TUNING.link_questions_share * strongest < np.sqrt(len(noise[name]) / server.n_samples_):
                 hidden.append(name)
     return tuple(hidden)
 

@@ -26,10 +26,10 @@ from ._interventions import (
     window_rows,
 )
 from .relays import reacting, relays_that_react
+from .tuning import TUNING
 
 _SENSORS = ("controller", "force")
 _SETTLED = 1000  # rows after which a controller has brought its sensor to where it ends
-_NOTHING = 1e-6  # standard deviations that an input has to move a sensor by
 
 
 class Replay(NamedTuple):
@@ -303,7 +303,7 @@ class HeldSensors:
                 raise ValueError(f"A controller holds {name!r} at one value; give a number, or sensors='force'.")
             gains = {j: self._gain(j, at) for j in self._effects.inputs_of(unit)}
             j = max(gains, key=lambda one: abs(gains[one]))
-            if abs(gains[j]) * self._effects.excitation["std"].iloc[j] < _NOTHING * factual[:, at].std():
+            if abs(gains[j]) * self._effects.excitation["std"].iloc[j] < TUNING.replay_nothing * factual[:, at].std():
                 raise ValueError(f"No input of {unit!r} moves {name!r}, so that its controller cannot hold it.")
             found = np.zeros((len(values), len(self._effects.spec.written.names))) if found is None else found
             found[:, j] += (values - factual[:, at].mean()) / gains[j]

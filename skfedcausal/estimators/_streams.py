@@ -21,9 +21,7 @@ from ..server.watching.incidents import (
     same_faults,
 )
 from ..statespace.episodes import episodes
-
-_REMEMBERED = 1000  # rows whose times and labels are kept
-_REVISED = 0.01  # change of a probability that is told
+from .tuning import TUNING
 
 
 class PlantStream:
@@ -46,7 +44,7 @@ class PlantStream:
         self.last_time: Any = None
         self.last_inputs: tuple | None = None  # of each unit in the last row, held where later ones are missing
         self.beyond: frozenset = frozenset()  # names of inputs that were beyond their ranges in the last row
-        self._times: StreamTimes | None = StreamTimes(_REMEMBERED)
+        self._times: StreamTimes | None = StreamTimes(TUNING.streams_remembered)
 
     def __reduce__(self):
         """A copy starts another stream: the last rows of this one stay with its units."""
@@ -107,7 +105,7 @@ class PlantStream:
             self._known.setdefault(first, KnownFaults()).take([v for start, v in changed if start == first])
         if changed:
             recent = self._recent | {start + verdict.detected: (start, verdict) for start, verdict in changed}
-            begin = self.n_rows - _REMEMBERED
+            begin = self.n_rows - TUNING.streams_remembered
             self._recent = {row: one for row, one in sorted(recent.items()) if _reaches(one, begin)}
 
     def _same_lengths(self, messages):
@@ -215,13 +213,15 @@ class PlantStream:
         roots = self.roots(begin)
         before = self._labels[len(self._labels) - (told - begin) :]
         same = np.append(before == roots[: told - begin], False).argmin()
-        self._labels = np.concatenate([self._labels[: len(self._labels) - (told - begin)], roots])[-_REMEMBERED:]
+        self._labels = np.concatenate([self._labels[: len(self._labels) - (told - begin)], roots])[
+            -TUNING.streams_remembered :
+        ]
         return slice(int(begin + same), self.n_rows), roots[same:].astype(str)
 
     def roots(self, begin=0):
         """Root at every step from a row on, names, "" or "undecided"."""
         roots = np.full(self.n_rows - begin, "", dtype=object)
-        here = self._recent.values() if begin >= self.n_rows - _REMEMBERED else self.found
+        here = self._recent.values() if begin >= self.n_rows - TUNING.streams_remembered else self.found
         recent = [one for one in here if _reaches(one, begin)]
         for first in sorted({start for start, _ in recent}):
             label_rows(roots, [v for start, v in recent if start == first], self._names, begin - first)
@@ -239,7 +239,7 @@ def _is_news(row, told):
         return True
     same = ("root", "kind", "repeats", "end", "status")
     differs = any(repr(row[name]) != repr(told[name]) for name in same)  # repr: NaN are alike
-    return differs or abs(row["probability"] - told["probability"]) > _REVISED
+    return differs or abs(row["probability"] - told["probability"]) > TUNING.streams_revised
 
 
 def flag_array(answers, names):

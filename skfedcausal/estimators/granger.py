@@ -15,8 +15,8 @@ from ..server.validity.report import SHIFTS
 from ._base import explained
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
+from .tuning import TUNING
 
-_SHORTEST = 20  # rows that are kept between two shifts of levels
 _OWN_MODEL = ("harmonics", "trend", "mode", "levels")
 
 
@@ -275,4 +275,4 @@ def _segments(table, client, n_samples):
     if not shifts or any(options[option] is not None for option in _OWN_MODEL):
         return None
     edges = [0, *(row for shift in shifts for row in shift), n_samples]
-    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _SHORTEST]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= TUNING.granger_shortest]

@@ -19,10 +19,8 @@ from ._interventions import (
     window_rows,
 )
 from ._replay import replayed_record
+from .tuning import TUNING
 
-_LATER = 3.0  # times what an effect and its band reach in a window, from which on it comes after it
-_SPEAK = 0.5  # margins that a band has to leave out: tags are many, and some band of many is off zero by chance
-_FIFTH = 0.2  # of the most that an effect is, from which on it shows
 _WORDS = {"did": "the move of {}", "would": "other values of {} would have"}
 _SAID_OF = {
     "did": {
@@ -36,7 +34,6 @@ _SAID_OF = {
         CANNOT_TELL: "What they would have done to {} cannot be determined.",
     },
 }
-_NAMED = 5  # columns that a sentence names, of each verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +232,8 @@ def _totals(inside, later, half, sd, margin, needed, question):
     most = _largest(inside).reindex(sums.index)
     after = _largest(later).reindex(sums.index).fillna(0.0)
     n_rows = (inside["effect"] != 0).groupby(inside["column"], sort=False).sum().reindex(sums.index)
-    soon = (most == 0) | (n_rows < needed) | ((after > _LATER * most) & (after > small))
-    clear = np.maximum(low, -high) > _SPEAK * small
+    soon = (most == 0) | (n_rows < needed) | ((after > TUNING.impact_later * most) & (after > small))
+    clear = np.maximum(low, -high) > TUNING.impact_speak * small
     none = (low >= -small) & (high <= small)
     verdict = np.select([(most == 0) | (none & soon), none, clear], [NOT_YET, NOTHING, EFFECT], CANNOT_TELL)
     columns = {"column": sums.index, "total": sums["effect"], "low": low * size, "high": high * size}
@@ -250,7 +247,7 @@ def _shown(inside):
     """Time of the first row of a window in which an effect is a fifth of the most that it is there, by column."""
     size = inside["effect"].abs()
     return (
-        inside[size >= _FIFTH * size.groupby(inside["column"]).transform("max")]
+        inside[size >= TUNING.impact_fifth * size.groupby(inside["column"]).transform("max")]
         .groupby("column", sort=False)["time"]
         .first()
         .reindex(inside["column"].unique())
@@ -273,9 +270,9 @@ def _sentence(total, inputs, edges, confidence, question):
         f"{'raised' if row.mean > 0 else 'lowered'} {row.column} by {abs(row.mean):.4g} a row ({confidence:.0%} band "
         f"{min(abs(row.mean_low), abs(row.mean_high)):.4g} to {max(abs(row.mean_low), abs(row.mean_high)):.4g}), "
         f"{abs(row.total):.4g} in total"
-        for row in clear.head(_NAMED).itertuples(index=False)
+        for row in clear.head(TUNING.impact_named).itertuples(index=False)
     ]
-    more = f"; and moved {len(clear) - _NAMED} other columns" if len(clear) > _NAMED else ""
+    more = f"; and moved {len(clear) - TUNING.impact_named} other columns" if len(clear) > TUNING.impact_named else ""
     nothing = "had no effect that this record shows" if (total["verdict"] == NOTHING).all() else "had no clear effect"
     words = [f"{what} {'; '.join(parts) or nothing}{more}."]
     if total["low"].isna().all():
@@ -283,6 +280,6 @@ def _sentence(total, inputs, edges, confidence, question):
     for verdict, said in _SAID_OF[question].items():
         names = total.loc[total["verdict"] == verdict, "column"].tolist()
         if names:
-            rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            words.append(said.format(f"{', '.join(names[:_NAMED])}{rest}"))
+            rest = f" and {len(names) - TUNING.impact_named} more" if len(names) > TUNING.impact_named else ""
+            words.append(said.format(f"{', '.join(names[: TUNING.impact_named])}{rest}"))
     return " ".join(words)

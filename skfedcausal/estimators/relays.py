@@ -8,12 +8,9 @@ from scipy import linalg
 
 from ..containers.layout import SEPARATOR, listed, refuse_unknown
 from ..statespace.episodes import episodes
+from .tuning import TUNING
 
 _LAGS = 4  # rows of the past that news are news beside
-_ENDS = 25  # thresholds that are tried on either side, quantiles of the level
-_STRETCHES = 10  # of the record, in each of which a relay has to do the same
-_LEAST = 0.02  # share of the variance of news that a relay explains at least
-_FINER = 17  # thresholds between the neighbours of the best one
 _TINY = 1e-9  # variance of a status that its past and the inputs leave at least
 _RIDGE = 1e-9  # share of the rows, for columns that repeat each other
 
@@ -127,28 +124,31 @@ def learned_relay(X, level, response, inputs=()):
     """
     refuse_unknown((level, response, *inputs), X.columns, "Got no column", "the record has")
     values = X.to_numpy(dtype=float)
-    if not np.isfinite(values).all() or len(X) < 2 * _STRETCHES * _LAGS * (values.shape[1] + 1):
+    if not np.isfinite(values).all() or len(X) < 2 * TUNING.relays_stretches * _LAGS * (values.shape[1] + 1):
         raise ValueError(
             f"Got {len(X)} rows of {values.shape[1]} columns; give a stretch without missing values, of at least "
-            f"{2 * _STRETCHES * _LAGS * (values.shape[1] + 1)} rows."
+            f"{2 * TUNING.relays_stretches * _LAGS * (values.shape[1] + 1)} rows."
         )
     past = [values[_LAGS - k : len(values) - k] for k in range(1, _LAGS + 1)]
     known = np.hstack([np.ones((len(past[0]), 1)), *past, X[[level, *inputs]].to_numpy(dtype=float)[_LAGS:]])
     read, response_rows = X[level].to_numpy(dtype=float), X[[response]].to_numpy(dtype=float)[_LAGS:]
-    ends = np.unique(np.quantile(read, np.linspace(0.02, 0.98, _ENDS)))
+    ends = np.unique(np.quantile(read, np.linspace(0.02, 0.98, TUNING.relays_ends)))
     lows = highs = ends
     for _ in range(2):  # around what was found once more
         tried = [Relay(level, float(a), float(b)) for a in lows for b in highs if a < b]
         statuses = np.column_stack([relay.status(read)[_LAGS:] for relay in tried])
         rest = _left(known, np.hstack([response_rows, statuses]))
-        products = np.array([part.sum(axis=0) for part in np.array_split(rest[:, 1:] * rest[:, :1], _STRETCHES)])
+        products = np.array(
+            [part.sum(axis=0) for part in np.array_split(rest[:, 1:] * rest[:, :1], TUNING.relays_stretches)]
+        )
         size = np.maximum(np.square(rest[:, 1:]).sum(axis=0), _TINY * len(rest)) * np.square(rest[:, 0]).sum()
         share = np.square(products.sum(axis=0)) / size
         best = int(share.argmax())
         lows, highs = (_around(ends, value) for value in (tried[best].on, tried[best].off))
-    if share[best] < _LEAST or abs(np.sign(products[:, best]).sum()) < _STRETCHES:
+    if share[best] < TUNING.relays_least or abs(np.sign(products[:, best]).sum()) < TUNING.relays_stretches:
         raise ValueError(
-            f"No relay by {level!r} explains {response!r}: at most {share[best]:.1%} of its news, where {_LEAST:.0%} "
+            f"No relay by {level!r} explains {response!r}: at most {share[best]:.1%} of its news, where "
+            f"{TUNING.relays_least:.0%} "
             "with the same sign in every tenth of the record are asked for. Name another level or response, or give "
             "the values at which it switches."
         )
@@ -159,7 +159,7 @@ def learned_relay(X, level, response, inputs=()):
 def _around(ends, value):
     """Values between those beside one of some."""
     k = int(np.searchsorted(ends, value))
-    return np.linspace(ends[max(k - 1, 0)], ends[min(k + 1, len(ends) - 1)], _FINER)
+    return np.linspace(ends[max(k - 1, 0)], ends[min(k + 1, len(ends) - 1)], TUNING.relays_finer)
 
 
 def _left(known, columns):

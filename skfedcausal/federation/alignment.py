@@ -4,10 +4,7 @@ from collections import Counter
 from functools import reduce
 
 from ..message.clock import Clock
-
-_ZONES = 900.0  # seconds by whose multiples zones differ
-_FEWEST = 10  # rows in common that are worth a fit
-_LEAST_SHARE = 0.25  # of the usual rows, for which the others are cut to those of a unit
+from .tuning import TUNING
 
 
 def common_grid(messages):
@@ -25,7 +22,7 @@ def common_grid(messages):
             problems[name] = f"cannot be put beside the others: {reason} ({clocks_of_both})."
     aligned = {name: clock for name, clock in timed.items() if name not in problems}
     grid = reduce(lambda grid, clock: grid and grid.common(clock), aligned.values())
-    if grid is None or sum(grid.lengths) < _FEWEST:
+    if grid is None or sum(grid.lengths) < TUNING.alignment_fewest:
         return None, problems | _apart(aligned, reference)
     for name in messages:
         if name not in timed and tuple(map(int, messages[name].lengths)) != grid.lengths:
@@ -57,7 +54,7 @@ def _reason(clock, other):
     if beside:
         return f"its rows lie {beside:.3g} s beside theirs"
     shift, late = clock.starts[0] - other.starts[0], clock.ends[-1] - other.ends[-1]
-    if not clock.zoned and shift and shift % _ZONES == 0 and shift == late:
+    if not clock.zoned and shift and shift % TUNING.alignment_zones == 0 and shift == late:
         return (
             f"its whole record lies {shift / 60:g} min from theirs, which is either so or another zone, and no zone "
             "is known; say it with `tz` in the settings of each site"
@@ -69,7 +66,11 @@ def _too_short(clock, other):
     """Why the others are not cut to the rows of a clock, empty where they are."""
     shared, usual = clock.common(other), sum(other.lengths)
     rows = 0 if shared is None else sum(shared.lengths)
-    return "" if rows >= max(_FEWEST, _LEAST_SHARE * usual) else f"only {rows} of {usual} rows are at the same times"
+    return (
+        ""
+        if rows >= max(TUNING.alignment_fewest, TUNING.alignment_least_share * usual)
+        else f"only {rows} of {usual} rows are at the same times"
+    )
 
 
 def moved_from(messages, grid):
@@ -83,13 +84,14 @@ def _apart(aligned, reference):
     problems = {}
     for name, clock in aligned.items():
         shared = clock.common(aligned[reference])
-        if name != reference and (shared is None or sum(shared.lengths) < _FEWEST):
+        if name != reference and (shared is None or sum(shared.lengths) < TUNING.alignment_fewest):
             problems[name] = (
-                f"has no {_FEWEST} rows at the times of {reference!r} (its clock: {clock.in_words()}; that of "
+                f"has no {TUNING.alignment_fewest} rows at the times of {reference!r} (its clock: {clock.in_words()}; "
+                "that of "
                 f"{reference!r}: {aligned[reference].in_words()})."
             )
     if not problems:  # only all together have too few
-        problems = dict.fromkeys(aligned, f"has no {_FEWEST} rows at times that all units have.")
+        problems = dict.fromkeys(aligned, f"has no {TUNING.alignment_fewest} rows at times that all units have.")
     return problems
 
 

@@ -8,10 +8,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+from .tuning import TUNING
+
 _LONGEST = 200  # bytes of a name, which leaves room for numbers and endings
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{kind}{k}" for kind in ("com", "lpt") for k in range(1, 10))}  # on Windows
 _PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0)  # seconds until a reader has closed its file
-_PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 
 
 def write_whole(path, data, *, shared=False):
@@ -19,7 +20,7 @@ def write_whole(path, data, *, shared=False):
     path = Path(path)
     make_folder(path.parent, shared=shared)
     draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-    mode = 0o666 if shared else _PRIVATE_FILE  # less what the process's umask takes away
+    mode = 0o666 if shared else TUNING.atomic_private_file  # less what the process's umask takes away
     try:
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             file.write(data)
@@ -47,7 +48,7 @@ def make_folder(path, *, shared=False):
     missing = [path, *path.parents]
     missing = missing[: next((k for k, one in enumerate(missing) if one.is_dir()), len(missing))]
     for folder in reversed(missing):
-        folder.mkdir(mode=0o777 if shared else _PRIVATE_FOLDER, exist_ok=True)
+        folder.mkdir(mode=0o777 if shared else TUNING.atomic_private_folder, exist_ok=True)
     if not path.is_dir():
         path.mkdir()  # says what is in the way
 
@@ -57,12 +58,12 @@ def keep_private(folder):
     if os.name != "posix" or not Path(folder).is_dir():
         return
     for parent, _, files in os.walk(folder):
-        os.chmod(parent, _PRIVATE_FOLDER)
+        os.chmod(parent, TUNING.atomic_private_folder)
         for name in files:
             path = os.path.join(parent, name)
             with suppress(FileNotFoundError):  # a draft that another process has put in its place meanwhile
                 if os.lstat(path).st_mode & 0o177 and not os.path.islink(path):
-                    os.chmod(path, _PRIVATE_FILE)
+                    os.chmod(path, TUNING.atomic_private_file)
 
 
 def file_name(name):

@@ -10,18 +10,9 @@ from ..message.requests import FitRequest, RecordRequest
 from ..message.states import StateMessage
 from ..message.watching import WatchRequest
 from ..statespace.matrices import spectral_radius
+from .tuning import TUNING
 
-# of the variance of information vectors in directions of which the precision says that noise alone is 1
-_LEAST, _MOST = 1e-3, 1e16
-_NULL = 1e-12  # eigenvalue, relative to the largest, of a direction that no sensor sees
-_BESIDE = 1e-6  # share of the variance that rounding may leave in such directions
-_ONE_ROW = 1 - 1e-6  # share of all variation that no single row of an honest record holds
-_DENSEST = 1e7  # logarithm of a density of ten thousand sensors that is at the end of all numbers
 FASTEST = 2.0  # growth of states in one row: thirty decades in a hundred
-_FEW_ROWS = 20  # in which a series may stand still, or move once
-_ZEROS = 0.95  # share of a state's values that are zero, from which on a unit is named
-_FEWER = 100  # one row of so many
-_BURSTS = 0.85  # that holds so much of all variation
 
 
 @dataclass
@@ -133,7 +124,7 @@ def _rows(lengths):
 
 def _unasked(message, request, wishes):
     """Parts of a message that nobody asked for, and a density that no number of sensors has."""
-    if message.const is not None and message.const.max() > _DENSEST:
+    if message.const is not None and message.const.max() > TUNING.content_densest:
         return "sent the rest of a density that no sensors have."
     request = wishes if request.LEARNED and not request.OPENS and wishes is not None else request
     parts = {"const": message.const is not None and not getattr(request, "const", True)}
@@ -168,13 +159,13 @@ def implausible(message, request):
         values, vectors = np.linalg.eigh(J[np.ix_(seen, seen)] / np.outer(unit, unit))
         moved = z - z.mean(axis=0)
         power = np.einsum("ji,jk,ki->i", vectors, moved.T @ moved, vectors) / len(z)
-        regular = values > _NULL * values[-1]
+        regular = values > TUNING.content_null * values[-1]
         if not np.isfinite(power).all():
             return "sent a series that is beyond all numbers."
-        if power[~regular].sum() > _BESIDE * power.sum():
+        if power[~regular].sum() > TUNING.content_beside * power.sum():
             return "sent a series that moves where its precision says that no sensor sees anything (conditioning)."
         ratio = float((power[regular] / values[regular]).max())
-        has_to_move = len(z) >= _FEW_ROWS and not isinstance(request, WatchRequest)
+        has_to_move = len(z) >= TUNING.content_few_rows and not isinstance(request, WatchRequest)
         problem = _out_of_proportion(ratio, has_to_move)
         if problem or not request.LEARNED:
             return problem
@@ -194,25 +185,25 @@ def oddity(messages):
 
 def _out_of_proportion(ratio, has_to_move):
     """What a series' variance, relative to the noise in it, says against it."""
-    if has_to_move and ratio < _LEAST:
+    if has_to_move and ratio < TUNING.content_least:
         return (
             "sent a series that is constant, or moves by less than the noise that its precision implies "
             f"(variance {ratio:.2g} of that noise, expected 1 at least)."
         )
-    return f"sent a series of a variance {ratio:.2g} times that of its noise." if ratio > _MOST else None
+    return f"sent a series of a variance {ratio:.2g} times that of its noise." if ratio > TUNING.content_most else None
 
 
 def _in_one_row(moved):
     rows = np.einsum("ti,ti->t", moved, moved)
-    is_one = len(rows) >= _FEW_ROWS and rows.max() > _ONE_ROW * rows.sum()
+    is_one = len(rows) >= TUNING.content_few_rows and rows.max() > TUNING.content_one_row * rows.sum()
     return "sent a series that moves in one row only." if is_one else None
 
 
 def _dependent(white):
     """What states say that stand still or determine each other, from series whose noise is white."""
     n, p = white.shape
-    least = np.linalg.eigvalsh(white.T @ white / n)[0] if n >= max(_FEW_ROWS, 2 * p) else 1.0
-    if least >= _LEAST:
+    least = np.linalg.eigvalsh(white.T @ white / n)[0] if n >= max(TUNING.content_few_rows, 2 * p) else 1.0
+    if least >= TUNING.content_least:
         return None
     return (
         "sent states that stand still or determine each other (a combination of them has a variance of "
@@ -234,12 +225,12 @@ def _warn_of_odd(messages, requests):
 def _odd(message):
     """What looks wrong in a message's series, or None."""
     z, seen = message.z, np.diagonal(message.patterns, axis1=1, axis2=2)[message.information.pattern_of] > 0
-    zeros = ((z == 0) & seen).sum(axis=0) / np.maximum(seen.sum(axis=0), _FEW_ROWS)
-    if zeros.max() > _ZEROS:
+    zeros = ((z == 0) & seen).sum(axis=0) / np.maximum(seen.sum(axis=0), TUNING.content_few_rows)
+    if zeros.max() > TUNING.content_zeros:
         return f"{zeros.max():.1%} of the values of a state are zero"
     spread = z.std(axis=0)
     rows = np.sort(((z - z.mean(axis=0)) ** 2 / np.where(spread > 0, spread, 1.0) ** 2).sum(axis=1))
-    few = len(rows) // _FEWER
-    if not few or not rows[-few:].sum() > _BURSTS * rows.sum():
+    few = len(rows) // TUNING.content_fewer
+    if not few or not rows[-few:].sum() > TUNING.content_bursts * rows.sum():
         return None
     return f"{few} of {len(rows)} rows hold {rows[-few:].sum() / rows.sum():.1%} of all that it moves"

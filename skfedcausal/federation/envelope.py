@@ -32,17 +32,15 @@ from .signatures import (
     until_line,
     write_key_file,
 )
+from .tuning import TUNING
 
 _MAGIC = b"SKFE"
-_SHARED, _PAIR = 1, 2  # versions: signed with a key that both sides have, or with one of a pair
-_SIGNATURE_BYTES = {_SHARED: 32, _PAIR: 64}
+_SIGNATURE_BYTES = {TUNING.envelope_shared: 32, TUNING.envelope_pair: 64}
 _PREFIX = struct.Struct("<4sHIQ")
 PREFIX_BYTES = _PREFIX.size
 _ADDRESS = {"run": str, "site": str, "direction": str, "sequence": int}
 _HEADS = {"head", "seen"}
-_MAX_HEADER = 4096  # bytes
 MAX_FRAME = 2**30  # bytes; more is refused unread
-_MIN_KEY = 16  # bytes
 
 
 class PartialFrameError(PacketError):
@@ -68,7 +66,7 @@ class Envelope:
         """Bytes of the envelope with its content."""
         said = {name: value for name, value in vars(self).items() if name in _ADDRESS or value}
         header = json.dumps(said, separators=(",", ":")).encode("ascii")
-        version = _PAIR if isinstance(key, KeyPair) else _SHARED
+        version = TUNING.envelope_pair if isinstance(key, KeyPair) else TUNING.envelope_shared
         parts = (_PREFIX.pack(_MAGIC, version, len(header), len(payload)), header, payload)
         signing = Signing(key)
         for part in parts:
@@ -148,9 +146,9 @@ class Signing:
 
 def countersignature(frame):
     """What a ledger keeps of a packet as evidence: its signature, and of a pair's what else was signed."""
-    if bytes(frame[:6]) != _PREFIX.pack(_MAGIC, _PAIR, 0, 0)[:6]:
-        return {"signature": bytes(frame[-_SIGNATURE_BYTES[_SHARED] :]).hex()}
-    end, signed = _header_end(frame), len(frame) - _SIGNATURE_BYTES[_PAIR]
+    if bytes(frame[:6]) != _PREFIX.pack(_MAGIC, TUNING.envelope_pair, 0, 0)[:6]:
+        return {"signature": bytes(frame[-_SIGNATURE_BYTES[TUNING.envelope_shared] :]).hex()}
+    end, signed = _header_end(frame), len(frame) - _SIGNATURE_BYTES[TUNING.envelope_pair]
     content = hashlib.sha256(memoryview(frame)[end:signed]).hexdigest()
     return {"signature": bytes(frame[signed:]).hex(), "outside": bytes(frame[:end]).hex(), "content": content}
 
@@ -183,7 +181,7 @@ def claimed_size(start, n_bytes, max_bytes=MAX_FRAME):
     if version not in _SIGNATURE_BYTES:
         raise PacketError(f"Signed packet version {version} is not known; this library reads {[*_SIGNATURE_BYTES]}.")
     size = PREFIX_BYTES + n_header + n_payload + _SIGNATURE_BYTES[version]
-    if n_header > _MAX_HEADER or size > max_bytes:
+    if n_header > TUNING.envelope_max_header or size > max_bytes:
         raise PacketError(f"Packet says it has {size} bytes, more than the {max_bytes} that are taken.")
     if n_bytes < size:
         raise PartialFrameError(f"Packet has {n_bytes} of {size} bytes.")
@@ -274,15 +272,15 @@ def read_key(path: str | PathLike[str]) -> bytes:
     except ValueError:
         key = SharedKey()
     key.terms = terms
-    if len(key) < _MIN_KEY:
-        raise ValueError(f"{path} holds no key: expected at least {_MIN_KEY} bytes in hexadecimal digits.")
+    if len(key) < TUNING.envelope_min_key:
+        raise ValueError(
+            f"{path} holds no key: expected at least {TUNING.envelope_min_key} bytes in hexadecimal digits."
+        )
     refuse_open_to_others(path)
     check_terms(key)
     return key
 
 
-_AT_ONCE = 2**23  # bytes of a file that is read before its signature was looked at
-_PART = 2**20
 _NO_FILE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.ENODEV, errno.EACCES, errno.EPERM, errno.EISDIR)
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _FLAGS |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -313,7 +311,7 @@ def read_signed(path, key=None, max_bytes=MAX_FRAME):
         start = file.read(PREFIX_BYTES)
         size = claimed_size(start, status.st_size, max_bytes)
         file.seek(0)
-        if size > _AT_ONCE:
+        if size > TUNING.envelope_at_once:
             _check_in_parts(file, size, signature_bytes(start), key)
             file.seek(0)
         frame = file.read(size)  # no more, though the file may have grown
@@ -341,7 +339,7 @@ def _check_in_parts(file, size, n_signature, key):
     """Check the signature of a large file without holding it."""
     signing, left = Signing(key), size - n_signature
     while left:
-        part = file.read(min(_PART, left))
+        part = file.read(min(TUNING.envelope_part, left))
         if not part:
             raise PartialFrameError("The file became shorter while it was read.")
         signing.update(part)

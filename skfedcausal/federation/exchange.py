@@ -13,8 +13,8 @@ from ..message.requests import Acknowledgement, Ask, CommonRows, FitRequest, Ord
 from ..message.schema import Message
 from ..message.states import StateMessage
 from .lost import Answers, ClientError
+from .tuning import TUNING
 
-_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before units that had nothing to say are asked again
 _LOG = logging.getLogger(__name__)
 
 
@@ -232,7 +232,7 @@ class Exchange:
         """
         requests = dict.fromkeys(self.names, request)
         packets = self._packets(requests)
-        end, pause, waiting = time.monotonic() + wait, _PAUSE, packets
+        end, pause, waiting = time.monotonic() + wait, TUNING.exchange_pause, packets
         answers: dict[str, Packet | Failure] = {}
         while True:
             answers |= self._carried(waiting, wait if self.one_way else None)
@@ -241,7 +241,7 @@ class Exchange:
             if not waiting or self.one_way or left <= 0:
                 break
             time.sleep(min(pause, left))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, TUNING.exchange_longest_pause)
         there = {name: packet for name, packet in packets.items() if name not in waiting}
         answers = {name: one for name, one in answers.items() if name not in waiting}
         messages = self._read(there, answers, answer, len(there), requests)

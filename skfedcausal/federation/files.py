@@ -22,9 +22,9 @@ from .envelope import Envelope, Identity, PartialFrameError, identity, outside, 
 from .framed import FramedTransport
 from .gate import Gate
 from .policy import SitePolicy
+from .tuning import TUNING
 
 _POLL = 0.02  # seconds between two looks into a folder
-_TRIES = 5  # to write a file where somebody keeps putting something else
 _SUFFIX = ".packet"
 _IN_THE_WAY = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOTEMPTY)
 _LOG = logging.getLogger(__name__)
@@ -311,7 +311,7 @@ def _put_aside(path):
 
 def _put(path, frame):
     """Write a packet for the other side, which may be another user; whatever is there is replaced."""
-    for left in reversed(range(_TRIES)):
+    for left in reversed(range(TUNING.files_tries)):
         try:
             _put_aside(path)
             write_whole(path, frame, shared=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from ..message.schema import KINDS
 from ..message.states import MOST_SUMS, n_named
+from .tuning import TUNING
 
 if TYPE_CHECKING:
     from ..message.packet import Packet
@@ -52,7 +53,6 @@ _BY_THE_MODEL = frozenset(("message", "predict", "loss", "flag"))  # answers by 
 _ALL_SENSORS = frozenset(("factual",))
 _DISTANCES = frozenset(("message", "flag"))
 _STATES = ("z", "filtered", "augmented", "predicted", "sensors")  # series of states in answers
-_LEAST_SHARE, _ROWS_A_NUMBER = 0.5, 50  # a law is about a share of the record, or about so many rows for each number
 
 
 class PolicyError(RuntimeError):
@@ -110,7 +110,7 @@ class Answered(Counter):
 
     def tell_rows(self, numbers):
         """Whether so many numbers about the rows that are left say much about single ones."""
-        return self.n_rows < min(_LEAST_SHARE * self.n_whole, _ROWS_A_NUMBER * numbers)
+        return self.n_rows < min(TUNING.policy_least_share * self.n_whole, TUNING.policy_rows_a_number * numbers)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..message.packet import PacketError
 from ..optional import import_optional
+from .tuning import TUNING
 
 _PRIVATE, _PUBLIC = "ed25519 private", "ed25519 public"
-_BYTES = 32
 _UNTIL, _REVOKED = "until", "revoked"
 NOT_SIGNED = "Signature does not fit: changed on the way, or signed with another key, perhaps one that was revoked."
 
@@ -316,6 +316,6 @@ def _read(path, kind):
         key = bytes.fromhex(digits)
     except ValueError:
         key = b""
-    if found != kind or len(key) != _BYTES:
+    if found != kind or len(key) != TUNING.signatures_bytes:
         raise ValueError(f"{path} holds no key of the kind {kind!r}: `python -m skfedcausal key --pair` makes both.")
     return key, terms

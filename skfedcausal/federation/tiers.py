@@ -4,8 +4,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from ..message.packet import Failure, Packet
-
-_SHARE = 0.9  # of the time for a round that sites are told
+from .tuning import TUNING
 
 
 class TieredTransport:
@@ -97,7 +96,7 @@ class TieredTransport:
         for name, packet in out.items():
             by_site.setdefault(self._site_of[name], {})[name] = packet
         patience = self._patience if timeout is None else timeout
-        at_site = None if patience is None else _SHARE * patience
+        at_site = None if patience is None else TUNING.tiers_share * patience
         running = {
             site: self._threads[site].submit(self._sites[site].exchange, packets, timeout=at_site)
             for site, packets in by_site.items()

@@ -14,11 +14,11 @@ from joblib.parallel import ThreadingBackend, get_active_backend
 from ..callers import warn
 from ..message.packet import Failure, Packet
 from ..statespace.matrices import few_threads
+from .tuning import TUNING
 
 _WORTH = 0.3  # seconds of work from which on it is handed over to threads
 _WORTH_PROCESSES = 5.0  # to processes, which take seconds to start and to be sent what is measured
 _TRIED = 8  # workers whose answers say what those of others take, where a fit has processes at hand
-_BYTES = 2**26  # of records that go to a process together
 _listening = Lock()
 
 
@@ -259,7 +259,7 @@ def _by(processes, pairs, widest):
 
     largest = max(site.worker.n_bytes for site, _ in pairs)
     tasks = [(widest, site.worker, packet, site.state) for site, packet in pairs]
-    return _warned(run(handled, tasks, processes, most=max(1, _BYTES // largest)))
+    return _warned(run(handled, tasks, processes, most=max(1, TUNING.transport_bytes // largest)))
 
 
 def handled(widest, worker, packet, state):

@@ -5,11 +5,9 @@ import pandas as pd
 
 from ..containers.layout import listed
 from .steps import EvenStep, usual_step
+from .tuning import TUNING
 
-_USUAL = 0.99  # share of the silences of a tag that are usual ones
-_LONGER = 3.0  # times a usual silence, from which on one is an outage
 _MOST_ROWS = 4  # times the rows that are there: what a grid may add
-_EMPTY = 0.1  # share of the cells without an event, at least, where only changes are stored
 
 
 def table_of(series, hold, every=None):
@@ -32,9 +30,9 @@ def table_of(series, hold, every=None):
     if not len(table) or not isinstance(table.index, (pd.DatetimeIndex, pd.TimedeltaIndex)):
         return table, ()
     empty = 1 - sum(map(len, series.values())) / table.size
-    if hold is None or empty < _EMPTY:
+    if hold is None or empty < TUNING.archive_empty:
         said = f"archive: {empty:.0%} of the cells have no event; hold='auto' holds the values between (--hold auto)"
-        return table, (said,) if empty >= _EMPTY else ()
+        return table, (said,) if empty >= TUNING.archive_empty else ()
     moments = _with_grid(table.index, every)
     limits = {tag: _longest(own.index) if hold == "auto" else pd.Timedelta(hold) for tag, own in series.items()}
     held = pd.DataFrame({tag: held_at(own, moments, limits[tag]) for tag, own in series.items()})
@@ -58,8 +56,8 @@ def _longest(index):
     silences = (index[1:] - index[:-1]).sort_values()
     if not len(silences):
         return pd.Timedelta(0)
-    usual = silences[int(_USUAL * (len(silences) - 1))]
-    return silences[silences <= _LONGER * usual].max()
+    usual = silences[int(TUNING.archive_usual * (len(silences) - 1))]
+    return silences[silences <= TUNING.archive_longer * usual].max()
 
 
 def held_at(series, moments, limit):

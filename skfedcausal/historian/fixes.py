@@ -5,6 +5,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from ..quality.tags import Tag, filled
+from .tuning import TUNING
 
 # which fix puts a kind of finding right
 FIXES = {
@@ -19,7 +20,6 @@ FIXES = {
     "episodes": "episodes",
 }
 NAMES = ("fill values", "stuck", "duplicates", "grid", "episodes")
-_MOST_FILLS = 5  # fill values of one tag
 
 
 def read_fixes(fix):
@@ -50,7 +50,7 @@ def _without_fills(frame, findings):
     known = set(findings.loc[findings["kind"] == "fill value", "value"])
     for column in dict.fromkeys(findings.loc[findings["kind"] == "fill value", "column"]):
         series = frame[column].to_numpy(copy=True)
-        for _ in range(_MOST_FILLS):
+        for _ in range(TUNING.fixes_most_fills):
             fills = [value for value, _ in filled(Tag(series, np.zeros(1, dtype=int)), known)]
             if not fills:
                 break

@@ -15,13 +15,9 @@ from .layouts import brought_into_form, holds_times, time_column
 from .measures import is_measure, measure_in, measures_by_tag
 from .sources import written
 from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times
+from .tuning import TUNING
 
-_LOOKED_AT = 3000  # cells of a column, about, by which it is told whether it holds words
-_MOST_WORDS = 0.5  # share of the cells of a column that may be words; with more it is a text column
-_FEW_WORDS = 0.05  # share of the cells below which words nobody knows are bad values
 _LARGEST = 3.4e38  # of single precision: what is written in place of a value, as 3.4028235E+38
-_LONG = 2  # rows of one time, on average, from which on a table looks like one of a row for every value
-_SINCE_1970 = 1e9  # seconds, of 2001
 _SECONDS = {"ms": 1e-3, "s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "hr": 3600.0, "d": 86400.0, "day": 86400.0}
 _VALUE_END = re.compile(rf"(?:__|[._ :/-])(?:{'|'.join(WORDS['columns']['value'])})$")  # of the name of a tag
 _OF_DATES = r"\d\D+\d|\d{8}"  # what stands in every time
@@ -101,7 +97,7 @@ def export_table(export, dialect, where, alone=True):
         raise ValueError(
             f"Column {listed(stamps)} of {where} is no number. Is it the time? Name it: time=... (--time)."
         )
-    if times is not None and found.texts and len(times) >= _LONG * times.nunique():
+    if times is not None and found.texts and len(times) >= TUNING.forms_long * times.nunique():
         heads = f"its tags in {listed(found.texts)} and its values in {listed(list(found.series))}"
         raise ValueError(
             f"{where} has {len(times)} rows of {times.nunique()} times, a row for every value: {heads}? Call these "
@@ -220,7 +216,7 @@ def _tells_times(index):
     """Whether an index holds times, or numbers that can only be those since 1970."""
     if isinstance(index, pd.DatetimeIndex):
         return True
-    return index.dtype.kind in "iuf" and len(index) > 0 and bool(index.min() >= _SINCE_1970)
+    return index.dtype.kind in "iuf" and len(index) > 0 and bool(index.min() >= TUNING.forms_since_1970)
 
 
 class _Found(NamedTuple):
@@ -242,7 +238,7 @@ def _long(table, times, roles, dialect, where):
     n_words = np.bincount(codes, cells.words, len(found))
     shares = n_words / np.maximum(np.bincount(codes, cells.words | ~np.isnan(cells.numbers), len(found)), 1)
     kept = [k for k, tag in enumerate(found) if dialect.wants(tag)]
-    texts = [found[k] for k in kept if shares[k] > _MOST_WORDS]
+    texts = [found[k] for k in kept if shares[k] > TUNING.forms_most_words]
     bad: dict = {}
     for k in kept:
         if n_words[k] and found[k] not in texts:
@@ -284,7 +280,7 @@ def _wide(columns, times, dialect, where, skip_texts=False, alone=True):
 def _note_words(words, share, where, bad):
     """Count words in a column of numbers, which stand for bad values where they are few."""
     unknown = [str(word).strip() for word in words]
-    if share >= _FEW_WORDS:
+    if share >= TUNING.forms_few_words:
         first = list(dict.fromkeys(unknown))
         raise ValueError(
             f"Got {first[0]!r} in {where}, which is neither a number nor a known mark of bad quality. Map "
@@ -307,10 +303,10 @@ def _is_text(column, bad_values):
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column):
         return False
     there = column.dropna()
-    texts = there.iloc[:: max(1, len(there) // _LOOKED_AT)].astype("string").str.strip()
+    texts = there.iloc[:: max(1, len(there) // TUNING.forms_looked_at)].astype("string").str.strip()
     texts = texts[~texts.str.lower().isin({"", *BAD_TEXTS, *(m for m in bad_values if isinstance(m, str))})]
     words = pd.to_numeric(texts, errors="coerce").isna() & ~texts.str.match(DECIMAL_COMMA)
-    return bool(len(texts)) and bool(words.mean() > _MOST_WORDS)
+    return bool(len(texts)) and bool(words.mean() > TUNING.forms_most_words)
 
 
 def _quality_columns(columns):

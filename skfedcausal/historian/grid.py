@@ -10,10 +10,9 @@ from ..containers.clock import ticks
 from ..containers.rows import episode_starts, episodes_text, repeated_text, times_back
 from ..quality.report import Finding, finding
 from .steps import JITTER, ON_GRID, EvenStep, usual_step
+from .tuning import TUNING
 
 MOST_MISSING = 100  # rows that may be missing inside an episode; they stay as rows without values
-_TURNED = 0.9  # share of the steps that go back where rows came newest first
-_LEAST_ROWS = 10  # of an episode; shorter ones are left out
 
 
 class Gridded(NamedTuple):
@@ -35,7 +34,7 @@ def on_grid(table, every=None, runs=None):
     if step is None or (every is not None and step.size <= pd.Timedelta(0)):
         return Gridded(pd.concat(records), tuple(map(len, records)), tuple(said), tuple(findings))
     parts = [part for record in records for part in _cut(record, step)]
-    kept = [part for part in parts if len(part) >= _LEAST_ROWS] or parts
+    kept = [part for part in parts if len(part) >= TUNING.grid_least_rows] or parts
     gridded = [_gridded(part, step, every is not None) for part in kept]
     said += _said(parts, kept, gridded, step, len(records))
     frame = pd.concat(gridded) if len(gridded) > 1 else gridded[0]
@@ -56,7 +55,7 @@ def _in_order(table):
     steps = np.sign(np.diff(ticks(table.index)))
     if len(steps) and np.median(steps) < 0:
         table = table.iloc[::-1]
-        said += ["order: rows came newest first and were reversed"] * bool((steps < 0).mean() > _TURNED)
+        said += ["order: rows came newest first and were reversed"] * bool((steps < 0).mean() > TUNING.grid_turned)
     times = table.index
     kind, back = times_back(times)
     if kind == "episodes":
@@ -134,7 +133,9 @@ def _said(parts, kept, gridded, step, n_records):
         said.append(f"episodes: cut into {len(kept)} {where} ({shown})")
     if len(kept) < len(parts):
         rows = sum(map(len, parts)) - sum(map(len, kept))
-        said.append(f"episodes: {len(parts) - len(kept)} of fewer than {_LEAST_ROWS} rows are left out, {rows} rows")
+        said.append(
+            f"episodes: {len(parts) - len(kept)} of fewer than {TUNING.grid_least_rows} rows are left out, {rows} rows"
+        )
     return said
 
 

@@ -7,11 +7,11 @@ from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from .dialect import Dialect
+from .tuning import TUNING
 from .written import parsed
 
 SCHEMES = {"influxdb://": "http", "influxdb+https://": "https"}
 _FORM = "influxdb://:TOKEN@host:8086/organisation/bucket"
-_TIMEOUT = 60.0  # seconds without a byte
 _ANNOTATED = {"annotations": ["group", "datatype", "default"], "header": True, "delimiter": ","}
 
 
@@ -39,7 +39,7 @@ def _answer(url, token, query, where):
     body = json.dumps({"query": query, "type": "flux", "dialect": _ANNOTATED}).encode()
     headers = {"Authorization": f"Token {token}", "Content-Type": "application/json", "Accept": "application/csv"}
     try:
-        with urlopen(Request(url, data=body, headers=headers), timeout=_TIMEOUT) as answer:
+        with urlopen(Request(url, data=body, headers=headers), timeout=TUNING.influx_timeout) as answer:
             return answer.read().decode("utf-8")
     except HTTPError as error:
         remedy = f" Give its token: {_FORM}, or INFLUX_TOKEN in the environment." if error.code in (401, 403) else ""

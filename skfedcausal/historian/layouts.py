@@ -7,8 +7,8 @@ import pandas as pd
 from ..containers.layout import listed
 from .measures import without_measure
 from .times import TIME_NAMES, WORDS, are_times
+from .tuning import TUNING
 
-_SAMPLE = 20  # cells of a column by which it is told whether they are times
 _UNNAMED = re.compile(r"^(?:Unnamed: \d+|index|)$")
 _TIME_ENDS = re.compile(r"[\s._-]*\(?(?:timestamp|time|date|datetime|zeit)\)?$", re.IGNORECASE)
 
@@ -40,7 +40,9 @@ def holds_times(column):
     if pd.api.types.is_numeric_dtype(column):
         return False
     there = column.dropna()
-    return len(there) > 0 and are_times(there.iloc[:: max(1, len(there) // _SAMPLE)].iloc[:_SAMPLE])
+    return len(there) > 0 and are_times(
+        there.iloc[:: max(1, len(there) // TUNING.layouts_sample)].iloc[: TUNING.layouts_sample]
+    )
 
 
 def _of_wincc(table):
@@ -114,7 +116,11 @@ def _of_pairs(table):
 def _transposed(table):
     """Tags in rows and times in the head of the table."""
     heads = pd.Series([str(name) for name in table.columns[1:]])
-    if len(heads) < 3 or not are_times(heads.iloc[:: max(1, len(heads) // _SAMPLE)]) or holds_times(table.iloc[:, 0]):
+    if (
+        len(heads) < 3
+        or not are_times(heads.iloc[:: max(1, len(heads) // TUNING.layouts_sample)])
+        or holds_times(table.iloc[:, 0])
+    ):
         return None
     turned = table.set_index(table.columns[0]).T.rename_axis(columns=None)
     turned.insert(0, "time", turned.index)

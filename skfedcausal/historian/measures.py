@@ -5,9 +5,9 @@ import re
 import pandas as pd
 
 from .times import WORDS
+from .tuning import TUNING
 
 _IN_NAME = re.compile(r"[\[(]([^\])]{1,12})[\])]\s*$")
-_MOST = 0.8  # share of the words of a line, from which on it is one of units of measurement
 _PARTS = re.compile(r"[/*·. ]+")
 _POWER = re.compile(r"\^?[-+]?\d+$|[²³]$")
 _NONE = {"", "-", "1"}  # of a number without a unit
@@ -43,7 +43,7 @@ def measures_below(names, words):
     cells = {name: word.strip() for name, word in zip(names, words, strict=False)}
     told = {name: word for name, word in cells.items() if word not in _NONE}
     known = {name: word for name, word in told.items() if is_measure(word)}
-    return known if told and len(known) >= _MOST * len(told) else {}
+    return known if told and len(known) >= TUNING.measures_most * len(told) else {}
 
 
 def measures_by_tag(tags, words):

@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase, translate
 from pathlib import Path
 
 from ..containers.layout import SEPARATOR, listed
+from .tuning import TUNING
 
 _SEPARATORS = (SEPARATOR, "/", ".", ":", "_", "-")
 _MIXED = re.compile(r"^(?P<unit>[^/.:_\-\s]+)(?:__|[/.:_\-\s])(?P<tag>.+)$")
-_LEVELS = 3  # of names from which on the first may be that of the site
 _HELP = (
     'Name them \'unit__tag\', list the owners in a JSON file {"unit": ["column", ...]}, or give a pattern such as '
     "'{unit}[:/._-]{tag}' or '(P[0-9]+)(.+)': units=... (--units); leave other columns out: drop=... (--drop)"
@@ -67,7 +67,7 @@ def levels_of(columns):
     for separator in _SEPARATORS:
         parts = [_SERVER.sub("", column).strip(separator).split(separator) for column in columns]
         depth = min(map(len, parts), default=0)
-        if depth >= _LEVELS:
+        if depth >= TUNING.naming_levels:
             levels = [list(dict.fromkeys(part[k] for part in parts)) for k in range(depth - 1)]
             first = next((k for k, values in enumerate(levels) if len(values) > 1), None)
             if first is None:

@@ -9,12 +9,10 @@ from ..containers.layout import SEPARATOR, listed
 from ..quality.tags import Tag
 from .measures import measure_in, without_measure
 from .times import WORDS
+from .tuning import TUNING
 
 ROLES = ("PV", "SP", "OP", "MODE", "switch", "counter", "lab", "constant")
 _PARTS = re.compile(r"[^\W_]+")
-_SPARSE = 0.5  # share of rows without a value from which on a tag that comes at even distances is of a laboratory
-_OFTEN = 0.5  # share of the rows in which a counter rises whose rate is a measurement
-_ROW = 10  # rows between two of its values, at least
 
 
 def roles_of(frame, texts=()):
@@ -67,7 +65,7 @@ def corrected(table, corrections):
 def coarse_counters(frame, counters):
     """Counters that rise in few rows, such as hours, whose steps are those of a clock."""
     rise = frame[counters].diff()
-    return [name for name in counters if (rise[name] > 0).sum() < _OFTEN * rise[name].notna().sum()]
+    return [name for name in counters if (rise[name] > 0).sum() < TUNING.roles_often * rise[name].notna().sum()]
 
 
 def rates(frame, counters):
@@ -115,7 +113,7 @@ def _named(name):
 
 def _is_sparse(tag, n_rows):
     """Whether values come alone at even distances of many rows."""
-    if len(tag.rows) < 3 or len(tag.rows) > (1 - _SPARSE) * n_rows:
+    if len(tag.rows) < 3 or len(tag.rows) > (1 - TUNING.roles_sparse) * n_rows:
         return False
     every = np.diff(tag.rows)
-    return bool(np.median(every) >= _ROW and (every % np.median(every) == 0).mean() > _SPARSE)
+    return bool(np.median(every) >= TUNING.roles_row and (every % np.median(every) == 0).mean() > TUNING.roles_sparse)

@@ -7,11 +7,10 @@ import numpy as np
 import pandas as pd
 
 from ..containers.clock import ticks
+from .tuning import TUNING
 
 ON_GRID = 0.9  # share of the rows that are on a grid where it is that of the record
 JITTER = 0.1  # of a step, by which a row that is on a grid may be off it
-_ROUND = 0.02  # relative difference of a usual step to the round one that is meant
-_PACE = 0.7  # that of rows late by up to half a step
 _SECONDS = 1, 2, 5, 10, 15, 20, 30
 _ROUND_SECONDS = np.array(
     [tick * size for size in (0.001, 0.01, 0.1) for tick in (1, 2, 5)]
@@ -85,14 +84,14 @@ def usual_step(index):
     step = EvenStep(pd.Timedelta(usual, unit=index.unit))
     seconds = step.size.total_seconds()
     rounded = EvenStep(pd.Timedelta(_ROUND_SECONDS[np.argmin(np.abs(_ROUND_SECONDS - seconds))], unit="s"))
-    is_meant = abs(rounded.size / step.size - 1) < _ROUND and _keeps_pace(rounded, index)
+    is_meant = abs(rounded.size / step.size - 1) < TUNING.steps_round and _keeps_pace(rounded, index)
     return rounded if is_meant and not _keeps_pace(step, index) else step
 
 
 def _keeps_pace(step, index):
     """Whether rows stay where they are within a step, which they drift through if it is another one."""
     parts = np.array_split(step.places(index), 100)  # of a long record numbers twice as long are in memory
-    return bool(abs(sum(np.exp(2j * np.pi * part).sum() for part in parts)) > _PACE * len(index))
+    return bool(abs(sum(np.exp(2j * np.pi * part).sum() for part in parts)) > TUNING.steps_pace * len(index))
 
 
 def _of_calendar(index):

@@ -26,9 +26,7 @@ from .measures import measure_in
 from .naming import levels_of, unit_names
 from .roles import coarse_counters, corrected, rates, roles_of
 from .steps import EvenStep, usual_step
-
-_PASSES = 3  # over the findings
-_LEAST_ROWS = 2
+from .tuning import TUNING
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,8 +174,10 @@ class PlantTable:
             tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time, names, query, hold, every, columns
         )
         table, left_out, told, runs, measures = _raw_table(source, units, dialect, clock)
-        if len(table) < _LEAST_ROWS:
-            raise ValueError(f"The record has one row; give a row per time step, {_LEAST_ROWS} at the very least.")
+        if len(table) < TUNING.table_least_rows:
+            raise ValueError(
+                f"The record has one row; give a row per time step, {TUNING.table_least_rows} at the very least."
+            )
         said = [*told, *(f"left out: {name!r} {why}" for name, why in left_out.items())]
         lengths, rows_found = (len(table),), ()
         if not isinstance(table.index, (pd.DatetimeIndex, pd.TimedeltaIndex)) and (every or tz) is not None:
@@ -345,7 +345,7 @@ def put_right(plant, fixes, rows_found):
     frame, check = plant.frame, plant.check
     said: list[str] = []
     known: dict = {}
-    for _ in range(_PASSES if fixes else 0):  # one defect may hide another
+    for _ in range(TUNING.table_passes if fixes else 0):  # one defect may hide another
         frame, more = apply_fixes(frame, check.findings, fixes)
         if not more:
             break

@@ -12,13 +12,13 @@ import pandas as pd
 from ..callers import warn
 from ..containers.clock import unit_since_1970
 from ..containers.rows import repeated_text, times_back
+from .tuning import TUNING
 
 WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
 TIME_NAMES, BAD_TEXTS = WORDS["columns"]["time"], frozenset(WORDS["values"]["bad"])
 JOINTS = "__", ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
 DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
 _EXCEL_DAYS, _EXCEL_ORIGIN = (20_000, 80_000), pd.Timestamp("1899-12-30")  # of 1954 to 2119
-_SLOW_DAYS = 1.5 / 86400  # between rows, from which on times are of whole seconds, which few decimals of a day blur
 _EAST = re.compile(r"(?<=\d)[年月](?=\d)")  # between the parts of a date, as 日 is behind it
 _DOTTED = re.compile(r"\d\S+ \d{1,2}\.\d{2}(?:\.\d{2})?$")  # a date, and hours with points
 _MIDNIGHT = re.compile(r"((?:^|[T ]))24(:00(?::00(?:\.0+)?)?)\b")  # the end of a day
@@ -70,14 +70,13 @@ def parse_times(column, dayfirst, where):
 
 
 _PLAIN = r"\d{4}-\d{2}-\d{2}[ T](?:[01]\d|2[0-3]):\d{2}(?::\d{2}(?:\.\d{1,9})?)?"  # what can be read one way only
-_BLOCK = 100_000  # rows of texts that are looked at together
 
 
 def of_plain_stamps(texts):
     """Times of texts such as 2026-03-01 08:00:00, a block of rows after the other; None where there are others."""
     parts = []
-    for start in range(0, len(texts), _BLOCK):
-        block = texts.iloc[start : start + _BLOCK]
+    for start in range(0, len(texts), TUNING.times_block):
+        block = texts.iloc[start : start + TUNING.times_block]
         if not block.str.fullmatch(_PLAIN).all():
             return None
         try:
@@ -94,15 +93,14 @@ def are_times(texts):
     """Whether texts are times: all but few, which may be remarks below a table."""
     texts = _western(texts.dropna().astype(str).str.strip())
     like = texts.str.match(_LIKE_TIMES)
-    if not len(texts) or like.mean() < _MOST:
+    if not len(texts) or like.mean() < TUNING.times_most:
         return False
     english = _in_english(texts[like])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return bool(pd.to_datetime(english, format="mixed", errors="coerce", utc=True).notna().mean() >= _MOST)
-
-
-_MOST = 0.8
+        return bool(
+            pd.to_datetime(english, format="mixed", errors="coerce", utc=True).notna().mean() >= TUNING.times_most
+        )
 
 
 def _in_english(texts):
@@ -145,7 +143,7 @@ def _since_1970(numbers, where):
     if not np.isfinite(numbers).all():
         raise ValueError(f"Times are missing in {where}; drop those rows.")
     if _are_excel_days(numbers):
-        slow = len(numbers) > 1 and np.median(np.abs(np.diff(numbers))) > _SLOW_DAYS
+        slow = len(numbers) > 1 and np.median(np.abs(np.diff(numbers))) > TUNING.times_slow_days
         return (_EXCEL_ORIGIN + pd.to_timedelta(numbers, unit="D")).round("s" if slow else "ms")
     compact = _COMPACT.get(len(f"{numbers.max(initial=0):.0f}"))
     if compact is not None:

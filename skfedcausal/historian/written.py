@@ -16,6 +16,7 @@ import pandas as pd
 from ..containers.layout import listed
 from .measures import is_measure, measures_below
 from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, WORDS, are_times, is_told, of_plain_stamps
+from .tuning import TUNING
 
 _SPELLINGS = [form(text) for text in BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
 _SEPARATORS = ";\t|,"  # decimal commas look like the last
@@ -26,10 +27,6 @@ _GROUPED = re.compile(rf"""(?<=[;,\t|"])[+-]?\d{{1,3}}(?:{_GROUPS.pattern}\d{{3}
 _BLANKS = re.compile(r" {2,}")
 _VALUE = re.compile(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?|\d+[-./:]\d+[-./:]\d.*")  # a number or a time
 _DATASET = re.compile(r'^\s*"?#NAMES"?[^\n]*\n([^\n]*?)\r?\n"?#TYPES[^\n]*\n[^\n]*\n"?#ROWS[^\n]*\n')  # of Ignition
-_BEGINNING = 1_000_000  # letters of a text in which its form is told
-_LOOKED_AT = 60  # lines by which it is told
-_SURE = 6  # of these, those that alone tell the separator where they agree
-_MOST_WORDS = 3  # lines of words below a header
 _CELLS, _FEWEST = 500_000, 250  # of a large file that are read at a time, and rows at least
 
 
@@ -84,7 +81,7 @@ def parsed_file(path, where, dialect):
     """As :func:`parsed` for a large file of UTF-8, of which only the table is ever in memory; None of other files."""
     n_lines = _count_lines(path)
     with open(path, "rb") as file:
-        early = file.read(_BEGINNING)
+        early = file.read(TUNING.written_beginning)
         text = _whole_lines(early)
         if text is None or len(_annotated(text)) > 1 or _DATASET.match(text) or text.lstrip()[:1] in "[{<#":
             return None
@@ -129,7 +126,7 @@ def read_columns(names, dialect, times=()):
 def _count_lines(path):
     """Number of lines of a file."""
     with open(path, "rb") as file:
-        return 1 + sum(block.count(b"\n") for block in iter(lambda: file.read(_BEGINNING), b""))
+        return 1 + sum(block.count(b"\n") for block in iter(lambda: file.read(TUNING.written_beginning), b""))
 
 
 def _in_pieces(source, names, most, how):
@@ -146,7 +143,7 @@ def _in_pieces(source, names, most, how):
 def _own_memory(n_rows, dtype):
     """An array whose memory, if it is much, goes back to the system as soon as nobody has it."""
     size = n_rows * dtype.itemsize
-    return np.empty(n_rows, dtype) if size < _BEGINNING else np.frombuffer(mmap(-1, size), dtype)
+    return np.empty(n_rows, dtype) if size < TUNING.written_beginning else np.frombuffer(mmap(-1, size), dtype)
 
 
 class _Column:
@@ -235,7 +232,7 @@ def _how(form, body, marks):
 
 def _plain(text):
     """A text without marks between thousands but points and commas, and with tabs where columns are set with blanks."""
-    if _GROUPED.search(text[:_BEGINNING]):
+    if _GROUPED.search(text[: TUNING.written_beginning]):
         text = _GROUPED.sub(lambda found: _GROUPS.sub("", found[0]), text)
     lines = [line.strip() for line in _first_lines(text)]
     apart = {len(_BLANKS.split(line)) for line in lines}
@@ -255,7 +252,7 @@ def _annotated(text):
 def _without_ends(head, body, how, where):
     """Table of lines that have more fields than the header, where these hold nothing."""
     separator = how["sep"]
-    wide = body.splitlines()[:_LOOKED_AT]
+    wide = body.splitlines()[: TUNING.written_looked_at]
     ends = min((len(line) - len(line.rstrip(separator)) for line in wide if line.strip()), default=0)
     names = head.rstrip("\n") + "".join(f"{separator}Unnamed: {k}" for k in range(ends))
     try:
@@ -290,7 +287,7 @@ def _form(text, where, given=None):
         )
     names, below = [" ".join(name.split()) for name in rows[above]], above + 1
     measures: dict[str, str] = {}
-    for words in rows[above + 1 : above + 1 + _MOST_WORDS]:
+    for words in rows[above + 1 : above + 1 + TUNING.written_most_words]:
         second = [cell.strip() for cell in words]
         found = measures_below(names, second)
         if not _are_words(words) and not (found and all(map(is_measure, filter(None, second)))):
@@ -329,8 +326,8 @@ def _given_names(given, row, where):
 
 def _first_lines(text):
     """The first lines of a text that hold something, without the rest being looked at."""
-    lines = io.StringIO(text[:_BEGINNING], newline="")
-    return list(islice((line for line in lines if line.strip()), _LOOKED_AT))
+    lines = io.StringIO(text[: TUNING.written_beginning], newline="")
+    return list(islice((line for line in lines if line.strip()), TUNING.written_looked_at))
 
 
 def _first_rows(text, separator):
@@ -338,7 +335,7 @@ def _first_rows(text, separator):
     places = [0]
 
     def lines():
-        for line in io.StringIO(text[:_BEGINNING], newline=""):
+        for line in io.StringIO(text[: TUNING.written_beginning], newline=""):
             places.append(places[-1] + len(line))
             yield line
 
@@ -347,19 +344,23 @@ def _first_rows(text, separator):
         if any(cell.strip() for cell in row):
             rows.append(row)
             ends.append(places[-1])
-        if len(rows) == _LOOKED_AT:
+        if len(rows) == TUNING.written_looked_at:
             break
     return rows, ends
 
 
 def _separator(lines):
     """What stands between the columns: the character that all lines have equally often, or the later ones."""
-    for some in (lines[:_SURE], lines[len(lines) // 2 :]):
+    for some in (lines[: TUNING.written_sure], lines[len(lines) // 2 :]):
         for one in _SEPARATORS:
             if some[0].count(one) and len({line.count(one) for line in some}) == 1:
                 return one
     most = max(_SEPARATORS, key=lines[0].count)
-    if not lines[0].count(most) and " " in lines[0] and len({line.count(" ") for line in lines[:_SURE]}) == 1:
+    if (
+        not lines[0].count(most)
+        and " " in lines[0]
+        and len({line.count(" ") for line in lines[: TUNING.written_sure]}) == 1
+    ):
         return " "
     return most
 
@@ -402,7 +403,7 @@ def _of_two_lines(upper, lower):
 
 def _has_commas(rows, separator):
     """Whether numbers are written with decimal commas."""
-    cells = [cell.strip() for row in rows[: _SURE - 1] for cell in row]
+    cells = [cell.strip() for row in rows[: TUNING.written_sure - 1] for cell in row]
     return separator != "," and any(map(DECIMAL_COMMA.match, cells))
 
 
@@ -411,4 +412,4 @@ def _thousands(body, separator, decimal):
     if decimal == ",":
         return None
     quote = '"' if separator == "," else ""
-    return "," if re.search(quote + _COMMA_THOUSANDS, body[:_BEGINNING]) else None
+    return "," if re.search(quote + _COMMA_THOUSANDS, body[: TUNING.written_beginning]) else None

@@ -12,9 +12,9 @@ from ..server.disturbances import settled_covariance
 from ..server.experiments import LinkDesign, best_moves, random_rows_needed
 from ..server.planning import state_responses
 from .schedules import allowed_inputs, check_now, finite, within
+from .tuning import TUNING
 
 _KINDS = ("state", "input")
-_NOTHING = 0.02  # standard deviations of the cause that inputs have to move it by
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def link_design(server, spec, cause, effect, kind, at, half, n_rows):
 def _check_driven(design, causes, cause, kind):
     if not len(causes):
         raise ValueError(f"None of the `inputs` belongs to {cause!r}: what its inputs do is told by moving them.")
-    if kind == "state" and np.abs(design.responses[causes]).sum(axis=1).max() < _NOTHING:
+    if kind == "state" and np.abs(design.responses[causes]).sum(axis=1).max() < TUNING.designs_nothing:
         raise ValueError(
             f"The `inputs` do next to nothing to the states of {cause!r} within their bounds: no moves of theirs tell "
             "about this link. Give inputs that act on it, or wider bounds."

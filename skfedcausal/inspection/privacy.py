@@ -18,12 +18,12 @@ from ..privacy import PrivacyMechanism, UtilityWarning
 from ..privacy.errors import largest_deviation
 from ..privacy.mechanism import trial_of
 from ._asked import asked_of
+from .tuning import TUNING
 
 if TYPE_CHECKING:
     from ..estimators._plant import PlantEstimator
 
 _KEPT = 0.5  # share of the links that a useful budget keeps, and of its own links that are right
-_LEVEL = 0.05
 
 
 def privacy_curve(
@@ -140,7 +140,7 @@ def _outcome(est, record, mechanism):
     with config_context(transform_output="default"):
         predicted = trial.set_output(transform="default").predict(**record, model="server")
     measured = trial.asked_.read(**record).table()
-    found = trial.links_[trial.links_["p_adjusted"] < _LEVEL]
+    found = trial.links_[trial.links_["p_adjusted"] < TUNING.privacy_level]
     errors, ratios = [], [0.0]
     for name, where in zip(trial.layout_.names, trial.layout_.output_places()[0], strict=True):
         Y, scale = measured[:, where], np.nanstd(measured[:, where], axis=0)

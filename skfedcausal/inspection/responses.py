@@ -20,13 +20,11 @@ from ..server.planning import impulses
 from ..server.responses.runs import radius_of
 from ._asked import asked_of, fitted
 from .step_numbers import step_numbers
+from .tuning import TUNING
 
 if TYPE_CHECKING:
     from ..estimators.counterfactual import FederatedCounterfactualEstimator
 
-_LEFT, _LEAST, _MOST = 1e-4, 60, 3000  # of a step response when it is cut off; its rows
-_DRAWS, _FREQUENCIES = 60, 200
-_LASTED = 5  # rows that a hidden cause has been at work before the input moves with it
 _NUMBERS = ("gain", "dead_time", "time_constant", "settling_time")
 
 
@@ -175,7 +173,7 @@ def frequency_response(
     """
     asked = fitted(est, AskedInputs, "frequency_response")
     mean, draws = _pair(asked, input, output, confidence)
-    usual = np.geomspace(1e-3 * np.pi, np.pi, _FREQUENCIES)
+    usual = np.geomspace(1e-3 * np.pi, np.pi, TUNING.responses_frequencies)
     frequencies = usual if frequencies is None else as_numbers(frequencies, "frequencies")
     if (frequencies < 0).any() or (frequencies > np.pi).any():
         raise ValueError("Give `frequencies` as a list of radians per step from 0 to pi.")
@@ -403,7 +401,7 @@ def _learned_impulses(effects, asked, n_steps):
         raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
     with asked.models() as units:
         C, columns = units.loadings()
-    found = impulses(effects.server, C, n_steps, spec.early[spec.active], _DRAWS)
+    found = impulses(effects.server, C, n_steps, spec.early[spec.active], TUNING.responses_draws)
     return found, list(spec.sent.active_names), columns
 
 
@@ -427,8 +425,8 @@ def _length(server):
     radius = min(radius_of(getattr(server, "lag_transitions_", server.transition_[None])), 1 - 1e-6)
     rows = len(getattr(server, "lag_inputs_", server.input_[None])) + 1
     if radius > 0:
-        rows += int(np.log(_LEFT) / np.log(radius)) + 1
-    return int(np.clip(rows, _LEAST, _MOST))
+        rows += int(np.log(TUNING.responses_left) / np.log(radius)) + 1
+    return int(np.clip(rows, TUNING.responses_least, TUNING.responses_most))
 
 
 def _quantile(values, level):
@@ -446,13 +444,13 @@ def _looks_like(effects, units, operation, n_steps):
     _, (before, after) = effects.operated(*operation)
     change = effects.spec.change(before, after)[:, effects.spec.active]
     change = np.vstack([change, change[-1:]])[:n_steps]  # with a row more where inputs act at once
-    rows = np.arange(1, n_steps + 1) + _LASTED
+    rows = np.arange(1, n_steps + 1) + TUNING.responses_lasted
     held = effects.server.held_variances_
     variances = np.column_stack([np.interp(np.log(rows), np.log(HELD), own) for own in held.T])
     moved = np.linalg.norm(change / np.sqrt(np.maximum(variances, np.finfo(float).tiny)), axis=1)
-    by_unit = lasting_covariances(effects.server, n_steps + _LASTED)
+    by_unit = lasting_covariances(effects.server, n_steps + TUNING.responses_lasted)
     states = {
-        name: EffectReply(np.zeros(V[_LASTED:].shape[:2]), V[_LASTED:])
+        name: EffectReply(np.zeros(V[TUNING.responses_lasted :].shape[:2]), V[TUNING.responses_lasted :])
         for name, V in zip(effects.server.names_, by_unit, strict=True)
     }
     variance = units.measured(units.exchange.ask(states, Measurements), "variance")[0]

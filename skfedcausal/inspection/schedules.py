@@ -17,21 +17,9 @@ from ..estimators._input_effects import recorded_inputs
 from ..estimators._interventions import long_table, two_sided
 from ..server.forecasts import forecast_covariances
 from ..server.planning import held_run, impulses, spread_of
+from .tuning import TUNING
 
-_HOLD = 5  # rows that a target is held for if nothing is said
-_CLOSE = 0.06  # standard deviations of a sensor within which a target is reached
-_VAGUE = 0.25  # standard errors of the effect, in standard deviations, beyond which a promise says nothing
-_IDLE = 0.1  # standard deviations by which an input that does something moves a target, over all of its bounds
-_BEYOND = 0.5  # share of what bends the effect that may be beyond second order
-_FAR = 4.0  # standard deviations from the level of `fit` beyond which a sensor was not seen
-_OUT = 0.1  # share of the range of an input in `fit` that a schedule may leave it by and still be known
-_ROUNDING = 1e-6  # share of bounds by which an input may stand outside of them
-_PASSES = 6  # for inputs that act through curves
-_HISTORY = 1000  # rows before now that curves may remember
-_DRAWS, _FEW_DRAWS, _MANY_MOVES = 60, 15, 1000
 _RIDGE = 1e-3  # weight of moves in shares of the bounds beside a miss in standard deviations
-_EXACT = 300  # moves up to which the active set is found
-_WEIGHTLESS = 1e-8  # share of the largest weight of a combination of rows, squared
 _PENALTIES = (1e2, 1e3, 1e4)  # of rates that are broken, in shares of the bounds
 
 
@@ -107,7 +95,7 @@ def wished(spec, target, inputs, bounds, by, rates, hold):
     if not isinstance(target, Mapping) or not target:
         raise ValueError(f"Got target={target!r}; give a dict from the name of a sensor, 'unit__sensor', to its value.")
     allowed = allowed_inputs(spec, inputs, bounds, rates)
-    hold = _HOLD if hold is None else hold
+    hold = TUNING.schedules_hold if hold is None else hold
     check_number(by, "by")
     check_number(hold, "hold", 0)
     for name, value in target.items():
@@ -142,7 +130,7 @@ def allowed_inputs(spec, inputs, bounds, rates):
 def check_now(allowed, now):
     """Refuse bounds that leave out where an input stands; NaN for one of which that is not known."""
     low, high = allowed.low, allowed.high
-    slack = _ROUNDING * (high - low)
+    slack = TUNING.schedules_rounding * (high - low)
     outside = (now < low - slack) | (now > high + slack)
     if outside.any():
         k = int(np.flatnonzero(outside)[0])
@@ -213,7 +201,7 @@ class Situation:
         self._wanted = np.array(list(wish.target.values()), dtype=float)
         n_moves = wish.n_steps * len(wish.inputs)
         early = spec.early[spec.active]
-        n_draws = _FEW_DRAWS if n_moves > _MANY_MOVES else _DRAWS
+        n_draws = TUNING.schedules_few_draws if n_moves > TUNING.schedules_many_moves else TUNING.schedules_draws
         if (own := effects.engine.responses) is not None:
             self._impulses = own.impulses(loadings, wish.n_steps, early)
         else:
@@ -279,7 +267,7 @@ class Situation:
         leaves_it = (low > wish.low).any() or (high < wish.high).any()
         if leaves_it and (low < high).all():
             found = self._best(replace(wish, low=low, high=high))
-            if (self._miss(found.promise) <= _CLOSE).all():
+            if (self._miss(found.promise) <= TUNING.schedules_close).all():
                 return found
         return self._best(wish)
 
@@ -292,7 +280,7 @@ class Situation:
         plan = np.repeat(ahead[[1]], wish.n_steps, axis=0)
         best, least = None, np.inf
         correction = np.zeros_like(gap)
-        for _ in range(_PASSES if is_bent else 1):
+        for _ in range(TUNING.schedules_passes if is_bent else 1):
             slopes = self._slopes(plan)
             G = self._matrix(self._impulses.mean, slopes)
             errors = [self._matrix(draw, slopes) for draw in self._impulses.draws]
@@ -306,7 +294,7 @@ class Situation:
             if miss < least:
                 least = miss
                 best = Solution(plan, self._free.values + effect, variance, bent.T if is_bent else 0 * bent.T)
-            if miss < (0.1 * _CLOSE) ** 2:
+            if miss < (0.1 * TUNING.schedules_close) ** 2:
                 break
             correction = bent
         return best
@@ -314,7 +302,7 @@ class Situation:
     def _effect(self, plan):
         """Effect of a schedule on all sensors, and its variance, (n_steps, n_columns), asked of the units."""
         effects, wish = self._effects, self._wish
-        past = self._recorded[-_HISTORY:]
+        past = self._recorded[-TUNING.schedules_history :]
         held = np.vstack([past, np.repeat(past[-1:], wish.n_steps, axis=0)])
         other = held.copy()
         other[len(past) :, wish.at] = plan
@@ -340,17 +328,22 @@ class Situation:
         rows, at = wish.rows, self._targets
         # bands take what is beyond second order to be as large as that, which is the most; here it is half of it
         spread = variance[rows][:, at]
-        spread = np.maximum(spread - (1 - _BEYOND**2) * bent**2, _BEYOND**2 * spread)
+        spread = np.maximum(spread - (1 - TUNING.schedules_beyond**2) * bent**2, TUNING.schedules_beyond**2 * spread)
         doubt = np.sqrt(spread).mean(axis=0) / sd * stats.norm.ppf(self._confidence)  # to one side
         moved = np.abs(self._free.values[rows][:, at].mean(axis=0) - self._wanted) / sd
         notes = self._notes(plan)
         unseen = [name for name, far in zip(wish.target, self._unseen(), strict=True) if far]
         if unseen:
             notes.append(f"Targets of {listed(unseen)} lie outside what was seen in `fit`.")
-        vague = doubt > np.maximum(_VAGUE, moved / 2)
-        if (miss - doubt > _CLOSE).any():
+        vague = doubt > np.maximum(TUNING.schedules_vague, moved / 2)
+        if (miss - doubt > TUNING.schedules_close).any():
             verdict = "not reachable"
-        elif (miss > _CLOSE).any() or vague.any() or unseen or self._leaves(plan, _OUT).any():
+        elif (
+            (miss > TUNING.schedules_close).any()
+            or vague.any()
+            or unseen
+            or self._leaves(plan, TUNING.schedules_out).any()
+        ):
             verdict = "cannot tell"
         else:
             verdict = "reachable"
@@ -373,7 +366,7 @@ class Situation:
         return found * (self._wish.high - self._wish.low) / self._sd[:, None]
 
     def _unseen(self):
-        return np.abs(self._wanted - self._free.level[self._targets]) > _FAR * self._sd
+        return np.abs(self._wanted - self._free.level[self._targets]) > TUNING.schedules_far * self._sd
 
     def _leaves(self, plan, share):
         """Which inputs a schedule takes out of the range seen in `fit`, by more than a share of it, (m,)."""
@@ -388,7 +381,7 @@ class Situation:
         slopes = self._slopes(plan)
         size = [self._of_whole_moves(part, slopes) for part in (self._impulses.mean, *self._impulses.draws)]
         doubt = two_sided(self._confidence) * np.sqrt(np.mean(np.square(size[1:] or [0 * size[0]]), axis=0))
-        idle = (np.abs(size[0]) < np.maximum(_IDLE, doubt)).all(axis=0)
+        idle = (np.abs(size[0]) < np.maximum(TUNING.schedules_idle, doubt)).all(axis=0)
         if idle.any():
             notes.append(f"Inputs {listed(np.array(wish.inputs)[idle])} do next to nothing to the targets.")
         beyond = self._leaves(plan, 1e-9)
@@ -421,7 +414,7 @@ def least_moves(G, gap, errors, sd, now, wish):
     M, b = _reduced(M, b)
     low, high = (np.tile((edge - now) / width, n_steps) for edge in (wish.low, wish.high))
     limits = wish.rates / width
-    if np.isinf(limits).all() and n_steps * m <= _EXACT:
+    if np.isinf(limits).all() and n_steps * m <= TUNING.schedules_exact:
         whole = np.vstack([M, *(np.sqrt(_RIDGE / n_steps) * part for part in _smooth(n_steps, m))])
         aim = np.concatenate([b, np.zeros(len(whole) - len(b))])
         x = lsq_linear(whole, aim, bounds=(low, high + 1e-12), method="trf", tol=1e-10).x.reshape(n_steps, m)
@@ -436,7 +429,7 @@ def _reduced(M, b):
         Q, R = np.linalg.qr(M)
         return R, Q.T @ b
     values, axes = np.linalg.eigh(M @ M.T)
-    kept = axes[:, values > _WEIGHTLESS * values[-1]].T
+    kept = axes[:, values > TUNING.schedules_weightless * values[-1]].T
     return kept @ M, kept @ b
 
 

@@ -7,11 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .packet import PacketError
+from .tuning import TUNING
 
-_SAME_PERIOD = 1e-3  # relative difference of two periods that is rounding
-_BESIDE = 0.1  # of a period: how far rows of two units may lie apart
 _SHORTEST, _LONGEST = 1e-6, 1e9  # seconds from row to row
-_EARLIEST, _LATEST = -6.2e10, 2.53e11  # years 5 and 9987
 
 
 class Clock(NamedTuple):
@@ -69,13 +67,13 @@ class Clock(NamedTuple):
 
     def same_period(self, other):
         """Whether rows come as often."""
-        return abs(self.period / other.period - 1) < _SAME_PERIOD
+        return abs(self.period / other.period - 1) < TUNING.clock_same_period
 
     def beside(self, other):
         """Seconds by which rows lie beside the grid of another clock, 0 where they are on it."""
         off = (np.asarray(self.starts) - other.starts[0]) / self.period
         worst = np.abs(off - np.round(off)).max()
-        return 0.0 if worst <= _BESIDE else float(worst * self.period)
+        return 0.0 if worst <= TUNING.clock_beside else float(worst * self.period)
 
     def common(self, other):
         """What both have, a Clock; None where that is nothing."""
@@ -83,7 +81,7 @@ class Clock(NamedTuple):
         ends, others = self.ends, other.ends
         while a < len(ends) and b < len(others):
             first = max(self.starts[a], other.starts[b])
-            rows = int(np.floor((min(ends[a], others[b]) - first) / self.period + 1 + _BESIDE))
+            rows = int(np.floor((min(ends[a], others[b]) - first) / self.period + 1 + TUNING.clock_beside))
             if rows >= 2:
                 pieces.append((first, rows))
             a, b = (a + 1, b) if ends[a] <= others[b] else (a, b + 1)
@@ -96,8 +94,8 @@ class Clock(NamedTuple):
         """Positions of the rows that are on a common grid; none where not all of them are there."""
         offsets, ends = np.cumsum([0, *self.lengths]), np.asarray(self.ends)
         first = np.asarray(grid.starts)
-        episode = np.searchsorted(np.asarray(self.starts) - _BESIDE * self.period, first, side="right") - 1
-        known = (episode >= 0) & (np.asarray(grid.ends) <= ends[episode] + _BESIDE * self.period)
+        episode = np.searchsorted(np.asarray(self.starts) - TUNING.clock_beside * self.period, first, side="right") - 1
+        known = (episode >= 0) & (np.asarray(grid.ends) <= ends[episode] + TUNING.clock_beside * self.period)
         if not known.all() or not self.same_period(grid):
             return np.empty(0, dtype=int)
         places = offsets[episode] + np.round((first - np.asarray(self.starts)[episode]) / self.period).astype(int)
@@ -106,7 +104,9 @@ class Clock(NamedTuple):
     def is_same(self, other):
         """Whether rows were taken at the same times."""
         near = self.lengths == other.lengths and len(self.starts) == len(other.starts)
-        return near and bool((np.abs(np.subtract(self.starts, other.starts)) <= _BESIDE * self.period).all())
+        return near and bool(
+            (np.abs(np.subtract(self.starts, other.starts)) <= TUNING.clock_beside * self.period).all()
+        )
 
 
 def check_clock(numbers, grid, lengths, op):
@@ -128,6 +128,6 @@ def _problem(numbers, grid, lengths):
     if numbers[1] not in (0, 1):
         return f"{numbers[1]:g} where 1 says that the zone is known and 0 that it is not"
     starts, ends = np.asarray(clock.starts), np.asarray(clock.ends)
-    if not (starts[0] >= _EARLIEST and ends[-1] <= _LATEST and (starts[1:] > ends[:-1]).all()):
+    if not (starts[0] >= TUNING.clock_earliest and ends[-1] <= TUNING.clock_latest and (starts[1:] > ends[:-1]).all()):
         return "episodes follow each other, between the years 1 and 9999"
     return "" if grid is None or grid[0] == clock.digest[0] else "the digest is that of other times"

@@ -17,13 +17,13 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from .tuning import TUNING
+
 MOST = 64  # values in a table
 STEPS = 2  # in a standard deviation
 
-_FEWEST = 2  # numbers that a table of one value can make shorter
 _FEW = 64  # numbers that a set counts faster
 _CHUNK = 2**13  # numbers whose bytes stay in the first-level cache
-_MIDDLE = 8  # of the codes of four bits: numbers within 3.5 standard deviations; others travel on their own
 _GOLDEN = (5**0.5 - 1) / 2
 _SMALLEST = np.finfo(float).tiny
 _PIECE = 1 << 15  # numbers that stay in the second-level cache
@@ -39,7 +39,7 @@ class CodeError(ValueError):
 def n_leading(array):
     """Number of values of the leading byte if they are written as a table, otherwise 0."""
     n = array.size
-    if n < _FEWEST:
+    if n < TUNING.codes_fewest:
         return 0
     dtype = array.dtype
     if dtype.kind != "f" or dtype.itemsize < 4:
@@ -152,11 +152,11 @@ def stepped(series):
         scaled -= whole
         excess += counted @ scaled.reshape(-1, p)
         n_counted += int(np.count_nonzero(counted))
-        if max(whole.max(), -whole.min()) >= _MIDDLE:
-            outside = np.abs(whole) >= _MIDDLE
+        if max(whole.max(), -whole.min()) >= TUNING.codes_middle:
+            outside = np.abs(whole) >= TUNING.codes_middle
             beyond.append(whole[outside].astype(np.int64))
-            whole[outside] = -_MIDDLE
-        whole += _MIDDLE
+            whole[outside] = -TUNING.codes_middle
+        whole += TUNING.codes_middle
         codes[own] = whole
     if n_counted:
         level = level + excess / n_counted * step
@@ -175,7 +175,7 @@ def unstepped(codes, beyond, level, step, n_samples):
     if each.reshape(-1)[size:].any():
         raise ValueError("has bits behind its end")
     each = each.reshape(-1)[:size]
-    if size - np.count_nonzero(each) != len(beyond) or (np.abs(beyond) < _MIDDLE).any():
+    if size - np.count_nonzero(each) != len(beyond) or (np.abs(beyond) < TUNING.codes_middle).any():
         raise ValueError("does not go with the numbers beyond it")
     series = np.empty(size)
     pieces, rows = _pieces(n_samples, p)
@@ -183,7 +183,7 @@ def unstepped(codes, beyond, level, step, n_samples):
     for own in pieces:
         piece = series[own]
         np.subtract(each[own], _dither(own, n_samples, p), out=piece)
-        piece -= _MIDDLE
+        piece -= TUNING.codes_middle
         piece *= steps[: len(piece)]
         piece += levels[: len(piece)]
     at = np.flatnonzero(each == 0)

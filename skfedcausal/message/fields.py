@@ -24,10 +24,10 @@ from ..statespace.matrices import (
 )
 from .codes import stepped, unstepped
 from .packet import PacketError
+from .tuning import TUNING
 
 _ROWS = ", one row per time step"
 _SCALE = "undoes the scaling of a rounded series"
-_SINGLE = 2.0**-20  # share of a matrix that single precision takes from it or adds
 _NUMBERS = {"f": "real numbers", "iu": "whole numbers", "i": "whole numbers", "u": "bits"}
 
 
@@ -273,7 +273,7 @@ class Informations(Covariances):
 def _without_rounding(matrices):
     """Matrices that came in single precision; what that took or added where they are singular is zero again."""
     values, vectors = np.linalg.eigh(matrices)
-    rounded = np.abs(values) < _SINGLE * values[:, -1:]
+    rounded = np.abs(values) < TUNING.fields_single * values[:, -1:]
     singular = rounded.any(axis=1)
     if singular.any():
         kept = np.where(rounded, 0.0, values)[singular, None, :]

@@ -18,18 +18,14 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from .codes import MOST, CodeError, code_size, decoded, encoded, n_leading
+from .tuning import TUNING
 
 NOTHING = "nothing yet"  # operation of the answer of a client that may have one to the same question later
 
 _MAGIC = b"SKFC"
-_VERSION = 2
 _PREFIX = struct.Struct("<4sHI")
 _DTYPES = ("<f8", "<f4", "<f2", "|u1", "<u2", "<u4", "<i8")
 _FIELDS = {"op": str, "round": int, "arrays": dict, "scalars": dict}
-_MAX_HEADER = 2**20  # bytes
-_MAX_DIMENSIONS = 4
-_MAX_ELEMENTS = 2**60  # of a shape, empty dimensions aside: NumPy cannot hold more
-_MAX_INTEGER = 2**63
 
 
 class PacketError(ValueError):
@@ -129,7 +125,7 @@ class Packet:
         header, tables = self._header
         arrays = zip(self.arrays.values(), tables, strict=True)
         bodies = [encoded(np.asarray(value), leading) for value, leading in arrays]
-        return b"".join([_PREFIX.pack(_MAGIC, _VERSION, len(header)), header, *bodies])
+        return b"".join([_PREFIX.pack(_MAGIC, TUNING.packet_version, len(header)), header, *bodies])
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -213,8 +209,8 @@ def _read_header(data):
     magic, version, length = _PREFIX.unpack_from(data)
     if magic != _MAGIC:
         raise PacketError("These bytes are not a packet (wrong magic number).")
-    if version != _VERSION:
-        raise PacketError(f"Packet version {version} is not known; this library reads {_VERSION}.")
+    if version != TUNING.packet_version:
+        raise PacketError(f"Packet version {version} is not known; this library reads {TUNING.packet_version}.")
     _check_header_size(length)
     end = _PREFIX.size + length
     if end > len(data):
@@ -231,8 +227,8 @@ def _read_header(data):
 
 
 def _check_header_size(size):
-    if size > _MAX_HEADER:
-        raise PacketError(f"Packet header of {size} bytes is larger than {_MAX_HEADER}.")
+    if size > TUNING.packet_max_header:
+        raise PacketError(f"Packet header of {size} bytes is larger than {TUNING.packet_max_header}.")
 
 
 def _check_header(header):
@@ -241,7 +237,7 @@ def _check_header(header):
     for key, kind in _FIELDS.items():
         if not isinstance(header[key], kind) or isinstance(header[key], bool):
             raise PacketError(f"Packet field {key!r} must be of type {kind.__name__}.")
-    if not 0 <= header["round"] < _MAX_INTEGER:
+    if not 0 <= header["round"] < TUNING.packet_max_integer:
         raise PacketError("Packet field 'round' must be a 64-bit number that is not negative.")
     for name in (*header["arrays"], *header["scalars"]):
         if not isinstance(name, str):
@@ -256,7 +252,7 @@ def _check_header(header):
 
 def _is_scalar(value):
     if isinstance(value, int):
-        return -_MAX_INTEGER <= value < _MAX_INTEGER
+        return -TUNING.packet_max_integer <= value < TUNING.packet_max_integer
     return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
@@ -267,9 +263,9 @@ def _is_array_spec(spec):
     if leading and not (type(leading[0]) is int and 0 < leading[0] <= MOST and dtype in ("<f8", "<f4")):
         return False
     whole = all(isinstance(k, int) and not isinstance(k, bool) and k >= 0 for k in shape)
-    if not (isinstance(dtype, str) and dtype in _DTYPES and len(shape) <= _MAX_DIMENSIONS and whole):
+    if not (isinstance(dtype, str) and dtype in _DTYPES and len(shape) <= TUNING.packet_max_dimensions and whole):
         return False
-    return math.prod(max(k, 1) for k in shape) < _MAX_ELEMENTS
+    return math.prod(max(k, 1) for k in shape) < TUNING.packet_max_elements
 
 
 @dataclass(frozen=True)

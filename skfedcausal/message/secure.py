@@ -11,12 +11,11 @@ from ..statespace.observation import is_regular
 from ..statespace.ring import Sums, fraction_bits, from_ring, rounding_error
 from .packet import PacketError
 from .schema import Message, wire
+from .tuning import TUNING
 
 _NAMES = "whose they are"
 _SIZES = "numbers of states of these units"
 _SCALES = 1e-100, 1e100  # with squares that are finite and not zero
-_ROUNDING = 1e-12
-_NOTHING = 1e-9  # eigenvalue that rounding leaves of zero
 
 
 class MaskedSeries(Message, op="masked"):
@@ -79,7 +78,7 @@ class MaskedSeries(Message, op="masked"):
             means = from_ring(self.own, fraction_bits(len(self.masked))) / n_rows
         except ValueError as error:
             raise PacketError(str(error)) from None
-        largest = 1 + 2 * rounding_error(len(self.masked)) + _ROUNDING
+        largest = 1 + 2 * rounding_error(len(self.masked)) + TUNING.secure_rounding
         parts = [means[: sums.lags + 1], *(sums.in_segments(means) if sums.graded else [])]
         squares = [parts[0][0], *(part[:, 0].sum(axis=0) for part in parts[1:])]
         has_unit_squares = all(np.abs(np.diagonal(square) - 1).max() < largest - 1 for square in squares)
@@ -90,7 +89,7 @@ class MaskedSeries(Message, op="masked"):
 
 
 def _is_of_a_series(means):
-    return np.linalg.eigvalsh(block_toeplitz(means))[0] > -_NOTHING
+    return np.linalg.eigvalsh(block_toeplitz(means))[0] > -TUNING.secure_nothing
 
 
 class SecureSumsRequest(Message, op="secure_sums", answer=MaskedSeries):

@@ -5,10 +5,9 @@ import numpy as np
 from ..callers import warn
 from .calibration import composed_epsilon, epsilon_from_mu
 from .noise import clipped, norms, pieces
+from .tuning import TUNING
 
 _WEAK_EPSILON = 10 * (1 + 1e-9)  # rounding aside
-_CORRELATION = 0.2  # what a link should show at least, in the rule of thumb for what noise leaves
-_MANY_CLIPPED = 0.05
 
 
 class PrivacyBudgetError(ValueError):
@@ -94,7 +93,7 @@ def _warn_useless(mechanism, name, Y, plan):
     noise, bounds = plan.noise, plan.noise.bounds
     outside = sum(int((norms(part, bounds.center, bounds.scale) > bounds.clip).sum()) for part in _parts(Y))
     share = outside / len(Y)
-    if share > _MANY_CLIPPED:
+    if share > TUNING.errors_many_clipped:
         warn(
             f"{share:.0%} of the rows of unit {name!r} lie outside the ball of radius {bounds.clip:.3g} and "
             "are clipped: give `center`, `scale` and `clip_norm` from the ranges of the sensors.",
@@ -102,13 +101,14 @@ def _warn_useless(mechanism, name, Y, plan):
         )
     signal = largest_deviation(Y, bounds)
     ratio = noise.std / signal if signal > 0 else np.inf
-    needed = ratio**4 / _CORRELATION**2
+    needed = ratio**4 / TUNING.errors_correlation**2
     if needed > len(Y):
         epsilon = mechanism.epsilon
         promise = f"mu {plan.charge.mu:.2g}" if epsilon is None else f"epsilon {epsilon:.2g}"
         warn(
             f"The noise on unit {name!r} is {ratio:.2g} times its strongest signal: a link that shows as a correlation "
-            f"of {_CORRELATION} needs about {needed:.1g} time steps, the record has {len(Y)}. At {promise} no link of "
+            f"of {TUNING.errors_correlation} needs about {needed:.1g} time steps, the record has {len(Y)}. At "
+            f"{promise} no link of "
             f"that size can be told from noise; {_smallest_useful(plan.charge, mechanism.delta, ratio, len(Y))}. Use "
             "more, a smaller event_radius or a longer record.",
             UtilityWarning,
@@ -119,7 +119,7 @@ def _smallest_useful(charge, delta, ratio, n_samples):
     """By the same rule of thumb; noise shrinks as mu or epsilon grows."""
     if not np.isfinite(ratio):
         return "the record does not move, so no budget is enough"
-    more = ratio / (n_samples * _CORRELATION**2) ** 0.25
+    more = ratio / (n_samples * TUNING.errors_correlation**2) ** 0.25
     if charge.mu == 0:
         return f"smallest useful epsilon: about {charge.epsilon * more:.1g}"
     if delta is None:

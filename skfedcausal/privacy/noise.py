@@ -20,8 +20,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..optional import import_optional
 from ..parameters import ParameterGroup
+from .tuning import TUNING
 
-_GRID_BITS = 20
 _CHUNK = 2**14  # rows
 SAMPLERS = ("float-grid", "opendp")
 
@@ -148,7 +148,7 @@ def pieces(n_samples):
 
 def grid_of(std):
     """Spacing of the grid for noise of standard deviation `std`: a power of two of about a millionth."""
-    return np.ldexp(1.0, int(np.floor(np.log2(std))) - _GRID_BITS)
+    return np.ldexp(1.0, int(np.floor(np.log2(std))) - TUNING.noise_grid_bits)
 
 
 def on_grid(values, grid):

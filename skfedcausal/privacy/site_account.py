@@ -13,9 +13,9 @@ from ..federation.chain import Chain
 from .accountant import Charge, PrivacyAccountant, Scope
 from .mechanism import Release
 from .noise import Bounds, UnitNoise
+from .tuning import TUNING
 
 _CHARGED, _RELEASED = "charged", "released"
-_NAMED = 32  # digits of a release that name its file
 
 
 class SiteAccount(PrivacyAccountant):
@@ -88,7 +88,7 @@ class SiteAccount(PrivacyAccountant):
                 self._unused.discard(entry["release"])
                 self._noise[entry["release"]] = _noise_from(entry["noise"])
         self.period = max([self.period, *(charge.period for charge in self._charges)])
-        paid = {charge.release[:_NAMED] for charge in self._charges}
+        paid = {charge.release[: TUNING.site_account_named] for charge in self._charges}
         self._is_cut = any(path.stem not in paid for path in self.folder.glob("*.npy"))
         self._charges = [self._marked(charge) for charge in self._charges]
 
@@ -140,7 +140,7 @@ class SiteAccount(PrivacyAccountant):
             path.unlink()
 
     def _path(self, key, suffix=""):
-        return self.folder / f"{key.hex()[:_NAMED]}.npy{suffix}"
+        return self.folder / f"{key.hex()[: TUNING.site_account_named]}.npy{suffix}"
 
     @contextmanager
     def turn(self):

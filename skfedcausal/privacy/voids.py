@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from .noise import pieces
+from .tuning import TUNING
 
-_STEP = 1e-3  # of the spread of a column: noise for smaller changes leaves three digits of every measurement
 _ROWS = 2**14  # that are looked at
 _REASONS = {
     "data": "clip_norm was taken from the data of {}, so the noise bounds nothing. Give a public clip_norm.",
@@ -72,7 +72,7 @@ def _resolution(column):
     values = np.unique(column[np.isfinite(column)])
     if len(values) < 2:
         return 0.0
-    return max(float(np.median(np.diff(values))), _STEP * float(np.nanstd(column)))
+    return max(float(np.median(np.diff(values))), TUNING.voids_step * float(np.nanstd(column)))
 
 
 def identity(account, Y):

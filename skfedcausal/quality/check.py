@@ -15,10 +15,7 @@ from .offsets import clock_offsets, most_rows
 from .record import duration, read_units
 from .report import Finding, PlantCheck, finding, sketch, unit_table
 from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
-
-_MOST_LAGS = 720
-_LEAST_ROWS = 200  # for the comparison of clocks
-_SAME = 0.8  # overlap of frozen segments that counts as one event
+from .tuning import TUNING
 
 
 def check_plant(
@@ -258,7 +255,7 @@ def _common_segments(facts):
         return []
     common = []
     for segment in stuck[0]:
-        others = [[s for s in own if _overlap(s, segment) >= _SAME] for own in stuck[1:]]
+        others = [[s for s in own if _overlap(s, segment) >= TUNING.check_same] for own in stuck[1:]]
         if all(others):
             starts, stops = zip(segment, *(own[0] for own in others), strict=True)
             common.append((min(starts), max(stops)))
@@ -273,7 +270,7 @@ def _overlap(first, second):
 
 def _within(segment, others):
     length = segment[1] - segment[0]
-    return any(min(segment[1], b) - max(segment[0], a) >= _SAME * length for a, b in others)
+    return any(min(segment[1], b) - max(segment[0], a) >= TUNING.check_same * length for a, b in others)
 
 
 def _check_tag(unit, column, tag, known, found):
@@ -285,7 +282,7 @@ def _check_tag(unit, column, tag, known, found):
         if tag.kind == "constant" or not _within(rows, known):
             add("stuck", float(unit.values[rows[0], unit.columns.index(column)]), rows=rows)
     for value, share, rows in tag.fills:
-        if np.mean([any(a <= row < b for a, b in known) for row in rows]) < _SAME:
+        if np.mean([any(a <= row < b for a, b in known) for row in rows]) < TUNING.check_same:
             add("fill value", value, share=share)
     for value, share in tag.limits:
         add("clipped", value, share=share)
@@ -357,9 +354,9 @@ def _check_clocks(units, shared, tags, found, max_offset):
     """Offsets between the units' clocks, by unit."""
     aligned, step = _aligned(units, shared)
     n_rows = len(next(iter(aligned.values())))
-    if len(units) < 2 or n_rows < _LEAST_ROWS:
+    if len(units) < 2 or n_rows < TUNING.check_least_rows:
         return {}
-    wanted = _MOST_LAGS if max_offset is None else max_offset
+    wanted = TUNING.check_most_lags if max_offset is None else max_offset
     if not isinstance(wanted, (int, np.integer)):
         if step is None:
             raise ValueError(f"Got max_offset={max_offset!r} for rows without times; give a number of rows.")

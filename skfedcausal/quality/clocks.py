@@ -16,21 +16,9 @@ from scipy.special import ndtri
 from scipy.stats import chi2, rankdata
 
 from ..client.kalman import KalmanClient
+from .tuning import TUNING
 
 NEAR = 2  # lags that couplings and common disturbances explain
-_LEVEL = 1e-3  # chance of any false offset between two units
-_FEWEST_ROWS = 100
-_FEWEST_MOVES = 20  # of a column: that single upsets of two units coincide says nothing
-_KEEPS = 0.4  # share of the largest evidence that small lags have where clocks agree
-_REMAINS = 0.25  # share up to which an offset is believed
-_WIDTH = 10  # lags over which a response may spread
-_WIDEST = 40
-_POINTWISE = 1e-3  # level at which a single lag belongs to the response
-_FOOT = 0.15  # share of the largest evidence at which a response begins
-_SLOW = 0.96  # largest modulus of a transition whose states are compared
-_LEFT = 1e-3  # share of a state's variance that must be left by the other unit's own state
-_FAINT = 0.1  # weight of a tie that only the states show, beside one that the innovations show
-_GRADUAL = 8  # lags after which a response that rises slowly must begin to count as an offset
 
 
 class UnitSeries(NamedTuple):
@@ -42,13 +30,13 @@ class UnitSeries(NamedTuple):
 
 def unit_series(Y, rows=1):
     """Innovations and states of a unit from means over so many rows, None where no model can be found."""
-    if not Y.shape[1] or len(Y) < _FEWEST_ROWS * rows:
+    if not Y.shape[1] or len(Y) < TUNING.clocks_fewest_rows * rows:
         return None
     # the last value for a missing one, the first before that; the check of clocks can afford it
     filled = np.ascontiguousarray(pd.DataFrame(Y).ffill().bfill().fillna(0.0))
     filled, present = _means(filled, rows), _means(~np.isnan(Y), rows) > 0
-    moving = (np.diff(filled, axis=0) != 0).sum(axis=0) >= _FEWEST_MOVES
-    if not moving.any() or present.any(axis=1).sum() < _FEWEST_ROWS:
+    moving = (np.diff(filled, axis=0) != 0).sum(axis=0) >= TUNING.clocks_fewest_moves
+    if not moving.any() or present.any(axis=1).sum() < TUNING.clocks_fewest_rows:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a blunt model will do
@@ -62,7 +50,7 @@ def unit_series(Y, rows=1):
     values, vectors = np.linalg.eigh(e.T @ e / len(e))
     kept = values > 1e-9 * values[-1]
     slowest = np.abs(np.linalg.eigvals(client.transition_)).max()
-    states = h - h.mean(axis=0) if slowest < _SLOW and rows == 1 else None
+    states = h - h.mean(axis=0) if slowest < TUNING.clocks_slow and rows == 1 else None
     return UnitSeries(e @ (vectors[:, kept] / np.sqrt(values[kept])), states)
 
 
@@ -91,7 +79,7 @@ def score_by_lag(effect, cause, n_lags):
     left = cov - np.swapaxes(shared, 1, 2) @ solved.transpose(1, 0, 2)
     values, vectors = np.linalg.eigh(left)
     rotated = moments @ vectors
-    enough = values > _LEFT * np.trace(cov) / len(cov)
+    enough = values > TUNING.clocks_left * np.trace(cov) / len(cov)
     squares = np.where(enough[:, None, :], rotated**2 / np.where(enough, values, 1.0)[:, None, :], 0.0)
     return _as_usual(squares.sum(axis=(1, 2)), len(e), e.shape[1] * other.shape[1])
 
@@ -133,16 +121,19 @@ def pair_tie(first, second, n_lags):
     near = np.abs(lags) <= NEAR
     excess = np.maximum(S - degrees, 0.0)
     top = int(np.argmax(S))
-    if S[near].max() > chi2.isf(_LEVEL / near.sum(), degrees) and excess[near].max() >= _KEEPS * excess[top]:
+    if (
+        S[near].max() > chi2.isf(TUNING.clocks_level / near.sum(), degrees)
+        and excess[near].max() >= TUNING.clocks_keeps * excess[top]
+    ):
         return Tie(0, NEAR, float(excess[near].max()))
-    if S[top] <= chi2.isf(_LEVEL / len(S), degrees):
+    if S[top] <= chi2.isf(TUNING.clocks_level / len(S), degrees):
         slow = first.states is None or second.states is None
         return None if slow else _tie_of_states(first, second, n_lags)
     if near[top] or abs(lags[top]) == n_lags:  # the peak may lie beyond
         return None
     spread = np.abs(lags[excess > 0.5 * excess[top]] - lags[top]).max()
-    elsewhere = np.abs(lags - lags[top]) > max(spread, _WIDTH)
-    if spread > _WIDEST or excess[elsewhere].max(initial=0) > 0.5 * excess[top]:
+    elsewhere = np.abs(lags - lags[top]) > max(spread, TUNING.clocks_width)
+    if spread > TUNING.clocks_widest or excess[elsewhere].max(initial=0) > 0.5 * excess[top]:
         return None
     lag = int(lags[top])  # one that may well be zero is as uncertain as it is large
     slack = NEAR + 1 if _begins_away_from_zero(S, lags, top, excess, degrees) else abs(lag)
@@ -160,14 +151,18 @@ def _tie_of_states(first, second, n_lags):
     S, degrees = min(scores, key=lambda score: chi2.logsf(score[0].max(), score[1]))
     excess = np.maximum(S - degrees, 0.0)
     top = int(np.argmax(S))
-    if S[top] <= chi2.isf(_LEVEL / (2 * len(S)), degrees):
+    if S[top] <= chi2.isf(TUNING.clocks_level / (2 * len(S)), degrees):
         return None
     wide = lags[excess > 0.5 * excess[top]]
-    if excess[near].max() >= _KEEPS * excess[top]:
-        return Tie(0, 2 * NEAR, _FAINT * float(excess[near].max()))
-    if np.ptp(wide) > _WIDEST or abs(lags[top]) == n_lags or excess[near].max() > _REMAINS * excess[top]:
+    if excess[near].max() >= TUNING.clocks_keeps * excess[top]:
+        return Tie(0, 2 * NEAR, TUNING.clocks_faint * float(excess[near].max()))
+    if (
+        np.ptp(wide) > TUNING.clocks_widest
+        or abs(lags[top]) == n_lags
+        or excess[near].max() > TUNING.clocks_remains * excess[top]
+    ):
         return None
-    return Tie(int(lags[top]), 2 * NEAR, _FAINT * float(excess[top]))
+    return Tie(int(lags[top]), 2 * NEAR, TUNING.clocks_faint * float(excess[top]))
 
 
 def _begins_away_from_zero(S, lags, top, excess, degrees):
@@ -176,15 +171,15 @@ def _begins_away_from_zero(S, lags, top, excess, degrees):
     Responses begin sharply and die out slowly: a sharp edge away from zero is an offset, on either side.
     """
     near = np.abs(lags) <= NEAR
-    least = max(chi2.isf(_POINTWISE, degrees), degrees + _FOOT * excess[top])
+    least = max(chi2.isf(TUNING.clocks_pointwise, degrees), degrees + TUNING.clocks_foot * excess[top])
     outward = int(np.sign(lags[top]))
     rise, fall = (_reach(S, top, step, least) for step in (-outward, outward))
     onset = abs(lags[top]) - rise
-    little_near = excess[near].max() <= _REMAINS * excess[top]
-    nothing_near = S[near].max() <= chi2.isf(_LEVEL / near.sum(), degrees)
+    little_near = excess[near].max() <= TUNING.clocks_remains * excess[top]
+    nothing_near = S[near].max() <= chi2.isf(TUNING.clocks_level / near.sum(), degrees)
     if rise <= NEAR and nothing_near:
         return True
-    if rise <= NEAR or onset > _GRADUAL:
+    if rise <= NEAR or onset > TUNING.clocks_gradual:
         return onset > NEAR and (little_near or nothing_near)
     return fall <= NEAR and little_near and abs(lags[top]) > 2 * NEAR
 

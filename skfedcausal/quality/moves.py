@@ -10,22 +10,12 @@ from ..client.baseline import wander_period
 from ..client.shifts import common_changes
 from ..statespace.episodes import lagged_rows
 from ..statespace.lines import found_periods, overtones, season_columns
+from .tuning import TUNING
 
-_LEVEL = 1e-3  # chance of any finding of a kind in a unit that stays where it is
-_FEWEST_ROWS = 300
 _MOST_ROWS = 10_000  # that movements of levels are looked for in
 _CELLS = 2**20  # of a stretch of a long record
-_BANDWIDTH = 12.0  # lags of the long-run variance of 100 rows
 _TAILS = {"level": (0.4, np.pi**2 / 2), "line": (0.9, 2 * np.pi**2)}  # P(statistic > x) = a exp(-b x) about
-_SMOOTHED = 15  # rows over which scores are averaged before modes are looked for
-_TWO = 0.8  # share of the variance that two levels explain; of a normal distribution it is 0.64
-_VISITS = 4  # to modes, fewer are shifts
-_SURE = 0.25  # of the distance of two levels, from their middle, at which a row is in one of them
-_DWELL = 20  # rows in a mode on average
-_SPIKE = 8.0  # robust deviations
 _LAGS = 8
-_ROUNDING = 0.02  # of a column's deviation: what a smooth curve leaves of another is no season
-_CHANCE = 5  # times as many common spikes as chance would give
 
 
 class Move(NamedTuple):
@@ -42,7 +32,7 @@ def moves_of(Y, columns=None):
     A long record is looked at piece by piece, so that it is in memory once.
     """
     standard = _Standard(Y, range(Y.shape[1]) if columns is None else columns)
-    if len(Y) < _FEWEST_ROWS or not standard.columns:
+    if len(Y) < TUNING.moves_fewest_rows or not standard.columns:
         return [], np.zeros(0, dtype=int)
     apart = -(-len(Y) // _MOST_ROWS)  # what moves a level is slow: means of a few rows show it as well
     most = max(_CELLS // len(standard.columns), 2 * _MOST_ROWS, apart) // apart * apart
@@ -107,7 +97,7 @@ def _of_level(series, apart):
     found, rows = [], np.arange(len(series), dtype=float)
     level = _level_move(series)
     rest = series if level is None else series - _smooth(series)
-    rest = rest[:, rest.std(axis=0) > _ROUNDING]
+    rest = rest[:, rest.std(axis=0) > TUNING.moves_rounding]
     periods = found_periods(rest, rows) if rest.shape[1] else []
     if periods:
         shown = [float(period) * apart for period in periods]
@@ -137,7 +127,7 @@ def common_spikes(spikes, n_rows):
     found = []
     for first, second in combinations(spikes, 2):
         both = len(np.intersect1d(spikes[first], spikes[second]))
-        if both >= 3 and both > _CHANCE * len(spikes[first]) * len(spikes[second]) / n_rows:
+        if both >= 3 and both > TUNING.moves_chance * len(spikes[first]) * len(spikes[second]) / n_rows:
             found.append((first, second, both))
     return found
 
@@ -166,7 +156,7 @@ def _spike_law(stretches):
     scale = np.median(np.abs(series - Z @ weights), axis=0) / 0.6745
     middle = np.median(series, axis=0)
     width = 4.0 * np.median(np.abs(series - middle), axis=0) / 0.6745
-    return _SpikeLaw(weights, _SPIKE * np.maximum(scale, 1e-12), middle - width, middle + width)
+    return _SpikeLaw(weights, TUNING.moves_spike * np.maximum(scale, 1e-12), middle - width, middle + width)
 
 
 def _design(before):
@@ -194,7 +184,7 @@ def _stationarity(series, around="level"):
     """P-value of the largest statistic of Kwiatkowski, Phillips, Schmidt and Shin of the columns, by Bonferroni."""
     n, d = series.shape
     centred = series - series.mean(axis=0)
-    n_lags = int(_BANDWIDTH * (n / 100) ** 0.25)
+    n_lags = int(TUNING.moves_bandwidth * (n / 100) ** 0.25)
     long_run = (centred**2).mean(axis=0)
     for lag in range(1, n_lags + 1):
         long_run = long_run + 2 * (1 - lag / (n_lags + 1)) * (centred[lag:] * centred[:-lag]).sum(axis=0) / n
@@ -207,15 +197,18 @@ def _level_move(series):
     """A trend, shifts or wandering of a record that does not stay around one level; None for one that does."""
     if np.isfinite(wander_period(series, (0,))):
         return Move("wandering", 0.0, {})
-    if _stationarity(series) > _LEVEL:
+    if _stationarity(series) > TUNING.moves_level:
         return None
     n = len(series)
     line = np.column_stack([np.ones(n), np.linspace(-1, 1, n)])
-    if _stationarity(series - line @ np.linalg.lstsq(line, series, rcond=None)[0], "line") > _LEVEL:
+    if _stationarity(series - line @ np.linalg.lstsq(line, series, rcond=None)[0], "line") > TUNING.moves_level:
         return Move("trend", 0.0, {})
     changes = common_changes(series, (0,))
     paths = np.column_stack([np.ones(n), *(change.path(np.arange(n)) for change in changes)])
-    if not changes or _stationarity(series - paths @ np.linalg.lstsq(paths, series, rcond=None)[0]) <= _LEVEL:
+    if (
+        not changes
+        or _stationarity(series - paths @ np.linalg.lstsq(paths, series, rcond=None)[0]) <= TUNING.moves_level
+    ):
         return Move("wandering", 0.0, {})
     return Move("level shift", float(len(changes)), {"rows": [change.start for change in changes]})
 
@@ -224,7 +217,7 @@ def _modes(series):
     """Two levels that a record keeps changing between, None without."""
     axis = np.linalg.eigh(series.T @ series)[1][:, -1]
     score = series @ axis
-    slow = np.convolve(score, np.ones(_SMOOTHED) / _SMOOTHED, mode="same")
+    slow = np.convolve(score, np.ones(TUNING.moves_smoothed) / TUNING.moves_smoothed, mode="same")
     low, high = np.percentile(slow, [10, 90])
     for _ in range(20):
         up = slow > (low + high) / 2
@@ -232,8 +225,8 @@ def _modes(series):
             return None
         low, high = slow[~up].mean(), slow[up].mean()
     explained = 1 - np.where(up, slow - high, slow - low).var() / max(slow.var(), 1e-12)
-    sure = np.abs(slow - (low + high) / 2) > _SURE * (high - low)
+    sure = np.abs(slow - (low + high) / 2) > TUNING.moves_sure * (high - low)
     visits = 1 + int((np.diff(up[sure].astype(int)) != 0).sum())
-    if explained < _TWO or visits < _VISITS or len(slow) / visits < _DWELL:
+    if explained < TUNING.moves_two or visits < TUNING.moves_visits or len(slow) / visits < TUNING.moves_dwell:
         return None
     return Move("modes", float(visits), {"count": visits})

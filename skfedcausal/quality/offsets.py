@@ -14,15 +14,9 @@ from ..callers import warn
 from ..message.clock import Clock
 from .clocks import NEAR, UnitSeries, pair_tie, score_by_lag, unit_series
 from .rows_apart import REACH, RowsApart, is_off, near_offsets, settled
+from .tuning import TUNING
 
-_LEVEL = 0.01  # chance of any false offset in a plant
-_KEEPS = 0.7  # share of the largest evidence that small lags have where clocks agree
-_WIDTH = 10  # lags over which a response may spread
 _MOST_ROWS = 30_000  # of long records: clocks tell themselves apart within hours
-_COARSE = 8  # rows of the means in which slow units show what single rows do not
-_MUTUAL = 0.8  # share of a unit's evidence that comes from one other unit where it is tied to no third
-_MOST_LAGS = 720
-_REGULAR = 1e8  # condition up to which a row determines the states
 
 
 class Offset(NamedTuple):
@@ -50,8 +44,8 @@ def clock_offsets(values, n_lags):
     open_units = _put_right(offsets, series, set(values), n_lags, 1)
     if open_units:
         late = {name: -offset.rows if offset else 0 for name, offset in offsets.items()}
-        series = {name: unit_series(_later(Y, late[name]), _COARSE) for name, Y in values.items()}
-        _put_right(offsets, series, open_units, n_lags // _COARSE, _COARSE)
+        series = {name: unit_series(_later(Y, late[name]), TUNING.offsets_coarse) for name, Y in values.items()}
+        _put_right(offsets, series, open_units, n_lags // TUNING.offsets_coarse, TUNING.offsets_coarse)
     return offsets
 
 
@@ -187,14 +181,14 @@ def pooled_offsets(series, known, n_lags):
     for name in there:
         evidence.move(name, -offsets[name].rows if offsets[name] else 0)
     while left := [name for name in there if offsets[name] is None]:
-        found = ((name, _pooled_tie(evidence.of(name), n_lags, _LEVEL / len(series))) for name in left)
+        found = ((name, _pooled_tie(evidence.of(name), n_lags, TUNING.offsets_level / len(series))) for name in left)
         ties = {name: tie for name, tie in found if tie is not None}
         if not ties:
             break
         name = max(ties, key=lambda name: ties[name].excess)
         tie = ties[name]
         back = ties.get(tie.against)
-        mutual = tie.lag and back is not None and back.lag and back.excess >= _MUTUAL * tie.excess
+        mutual = tie.lag and back is not None and back.lag and back.excess >= TUNING.offsets_mutual * tie.excess
         offsets[name] = Offset(tie.lag, tie.against, sure=not mutual)
         if mutual:
             offsets[tie.against] = Offset(-tie.lag, name, sure=False)
@@ -258,11 +252,11 @@ def _pooled_tie(pairs, n_lags, level):
 
     closest = int(np.argmax(np.where(near, S, 0.0)))
     clear_near = S[closest] > gamma.isf(level / near.sum(), shape, scale=scale)
-    if clear_near and excess[closest] >= _KEEPS * excess[top]:
+    if clear_near and excess[closest] >= TUNING.offsets_keeps * excess[top]:
         return tie(0, closest)
     if S[top] <= least or abs(lags[top]) == n_lags:  # the peak may lie beyond
         return None
-    elsewhere = S[np.abs(lags - lags[top]) > _WIDTH].max()
+    elsewhere = S[np.abs(lags - lags[top]) > TUNING.offsets_width].max()
     return None if elsewhere > max(least, 0.5 * S[top]) else tie(int(lags[top]), top)
 
 
@@ -285,7 +279,7 @@ def warn_of_clocks(messages):
     if len(messages) < 2 or any(clock is None for clock in told.values()):
         return
     scores = {name: _scores(message) for name, message in messages.items()}
-    n_lags = min(_MOST_LAGS, min(len(message.z) for message in messages.values()) // 4)
+    n_lags = min(TUNING.offsets_most_lags, min(len(message.z) for message in messages.values()) // 4)
     for name, offset in clock_offsets(scores, n_lags).items():
         if offset is not None and offset.rows:
             seconds = offset.rows * told[name].period
@@ -301,7 +295,7 @@ def _scores(message):
     """Least-squares estimates of a unit's states, NaN where a row does not determine them."""
     J, z = message.J, message.z
     if J.ndim == 2:
-        return np.linalg.solve(J, z.T).T if np.linalg.cond(J) < _REGULAR else np.full_like(z, np.nan)
-    scores, regular = np.full_like(z, np.nan), np.linalg.cond(J) < _REGULAR
+        return np.linalg.solve(J, z.T).T if np.linalg.cond(J) < TUNING.offsets_regular else np.full_like(z, np.nan)
+    scores, regular = np.full_like(z, np.nan), np.linalg.cond(J) < TUNING.offsets_regular
     scores[regular] = np.linalg.solve(J[regular], z[regular][..., None])[..., 0]
     return scores

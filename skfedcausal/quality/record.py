@@ -12,8 +12,7 @@ import pandas as pd
 from ..containers.arrays import as_native
 from ..containers.clock import is_numbering, read_clock, ticks
 from ..containers.plant import read_plant
-
-_GAP = 1.5  # steps between two rows that count as a gap
+from .tuning import TUNING
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,5 +91,5 @@ def _unit(unit, data):
     clock = times if index is None else index
     if clock is not None and len(clock) > 2:
         steps = np.diff(ticks(clock))
-        breaks |= set(np.flatnonzero((steps > _GAP * np.median(steps)) | (steps < 0)) + 1)
+        breaks |= set(np.flatnonzero((steps > TUNING.record_gap * np.median(steps)) | (steps < 0)) + 1)
     return UnitRecord(name, tuple(columns), values, index, times, np.array(sorted(breaks)))

@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
+from .tuning import TUNING
 
 Finding = namedtuple("Finding", "unit column kind start end value detail advice")  # a row of the table of findings
 KINDS = tomllib.loads(files(__package__).joinpath("kinds.toml").read_text("utf-8"))
 _WRONG = [kind for kind, about in KINDS.items() if "wrong" in about]
 _MOVES = [kind for kind, about in KINDS.items() if "moves" in about]
-_BINS, _STEPS = 24, 60
 
 
 def finding(what, value, ends, *, unit="all units", column="", **words):
@@ -210,10 +210,12 @@ def sketch(values):
     if not len(seen):
         return None
     low, high = float(seen.min()), float(seen.max())
-    if high - low < np.spacing(max(abs(low), abs(high))) * _BINS:  # too near each other for classes between them
-        counts = np.bincount([0], [len(seen)], _BINS).astype(int)
+    if (
+        high - low < np.spacing(max(abs(low), abs(high))) * TUNING.report_bins
+    ):  # too near each other for classes between them
+        counts = np.bincount([0], [len(seen)], TUNING.report_bins).astype(int)
     else:
-        counts = np.histogram(seen, bins=_BINS)[0]
-    parts = np.array_split(values, min(_STEPS, len(values)))
+        counts = np.histogram(seen, bins=TUNING.report_bins)[0]
+    parts = np.array_split(values, min(TUNING.report_steps, len(values)))
     course = [float(part.mean()) if len(part) else np.nan for part in (p[np.isfinite(p)] for p in parts)]
     return Sketch(low, high, tuple(counts.tolist()), tuple(course))

@@ -16,22 +16,11 @@ from scipy.fft import irfft, next_fast_len, rfft
 from scipy.stats import chi2
 
 from .clocks import NEAR
+from .tuning import TUNING
 
 REACH = 20  # lags up to which the information of every unit is looked at
-_PAST = 4  # rows of the past
-_ROWS_EACH = 10  # for each coefficient of the regression on it
-_PARTNERS = 6  # units that tell most of a unit
-_PEAKS = 4  # lags that are worth a look
-_BESIDE = 5  # lags on either side of a peak that are compared with it
-_LEVEL = 1e-3  # chance of taking nothing for information, at any lag of any unit
-_RATIO = 4.0  # information at another lag, of that in the same row, with which a clock is off
-_PEAKED = 0.35  # share of the information around a peak that is in it
 _SAME_ROW = 0.5  # the same of a plant that shares what it does within a row
-_AGREED = 0.7  # share of what a unit shares with single partners, the first left out, who say that it is late
-_OTHERS = 0.3  # the same of all units but one, beyond what they know of its past
-_MORE = 1.5  # information at another lag, of that in the same row, where besides
 _GAIN = 1.2  # the information of the whole plant in the same row rises by so much
-_TWICE = 2.0  # information within a few rows, of that as told, with which units were moved rightly
 _RIDGE = 1e-6  # of the variance of a white series
 
 
@@ -49,7 +38,11 @@ class RowsApart:
     def __init__(self, innovations, reach=REACH):
         self.names, sizes = list(innovations), [e.shape[1] for e in innovations.values()]
         E = np.hstack(list(innovations.values()))
-        self._n, self._reach, self._middle = len(E), reach, 2 * reach + _PAST + _BESIDE
+        self._n, self._reach, self._middle = (
+            len(E),
+            reach,
+            2 * reach + TUNING.rows_apart_past + TUNING.rows_apart_beside,
+        )
         self._unit = np.repeat(np.arange(len(sizes)), sizes)
         self._covs = _covariances(E, self._middle)
         self._covs[self._middle] += _RIDGE * np.eye(len(self._unit))  # where a unit copies another
@@ -64,7 +57,7 @@ class RowsApart:
         at = self._middle + np.arange(-self._reach, self._reach + 1)[:, None, None]
         apart = self.shift[units][:, None] - self.shift[others]
         excess = self._excess[at + apart, np.asarray(units)[:, None], others].sum(axis=1)
-        return others[np.argsort(-excess.max(axis=0), kind="stable")[:_PARTNERS]], excess.sum(axis=1)
+        return others[np.argsort(-excess.max(axis=0), kind="stable")[: TUNING.rows_apart_partners]], excess.sum(axis=1)
 
     def at(self, units, partners, lag, known=()):
         """Information of units that are taken `lag` rows earlier and their partners in the same row.
@@ -74,17 +67,20 @@ class RowsApart:
         own, other, rest = (np.flatnonzero(np.isin(self._unit, which)) for which in (units, partners, known))
         columns, p, present = np.r_[own, other, rest], len(own), len(own) + len(other)
         shift = self.shift[self._unit[columns]] + lag * (np.arange(len(columns)) < p)
-        past = int(np.clip(self._n // (_ROWS_EACH * len(columns)), 0, _PAST))
+        past = int(np.clip(self._n // (TUNING.rows_apart_rows_each * len(columns)), 0, TUNING.rows_apart_past))
         at = np.arange(-past, past + 1)[:, None, None] + self._middle + shift[:, None] - shift
         S = _left_by_the_past(self._covs[at, columns[:, None], columns])[:present, :present]
         value = 0.5 * (np.linalg.slogdet(S[:p, :p])[1] + np.linalg.slogdet(S[p:, p:])[1] - np.linalg.slogdet(S)[1])
         degrees, scale = p * len(other), 0.5 / self._n
-        least = chi2.isf(_LEVEL / (len(self.names) * (2 * self._reach + 1)), degrees)
+        least = chi2.isf(TUNING.rows_apart_level / (len(self.names) * (2 * self._reach + 1)), degrees)
         return Information(value - scale * degrees, scale * np.sqrt(2 * degrees), value > scale * least)
 
     def around(self, units, partners, lag, known=()):
         """Sum of the information near a lag."""
-        return sum(max(self.at(units, partners, lag + k, known).value, 0.0) for k in range(-_BESIDE, _BESIDE + 1))
+        return sum(
+            max(self.at(units, partners, lag + k, known).value, 0.0)
+            for k in range(-TUNING.rows_apart_beside, TUNING.rows_apart_beside + 1)
+        )
 
 
 class _Peak(NamedTuple):
@@ -99,7 +95,7 @@ class _Peak(NamedTuple):
 def _peak(apart, unit):
     partners, excess = apart.partners([unit])
     reach = len(excess) // 2
-    lags = {0, *(int(k) - reach for k in np.argsort(-excess)[:_PEAKS])}
+    lags = {0, *(int(k) - reach for k in np.argsort(-excess)[: TUNING.rows_apart_peaks])}
     found = {lag: apart.at([unit], partners, lag) for lag in sorted(lags)}
     lag = max(found, key=lambda lag: found[lag].value)
     return _Peak(lag, found[lag], found[0], partners)
@@ -113,13 +109,13 @@ def settled(apart):
 
 def _is_peaked(apart, unit, peak, lag):
     value = peak.here.value if lag == 0 else peak.most.value
-    return value > _PEAKED * apart.around([unit], peak.partners, lag)
+    return value > TUNING.rows_apart_peaked * apart.around([unit], peak.partners, lag)
 
 
 def is_off(told, moved, units):
     """Whether units share far more with the others within a few rows once they are moved."""
     before, after = (_near(each, [each.names.index(name) for name in units]) for each in (told, moved))
-    return after > _TWICE * before
+    return after > TUNING.rows_apart_twice * before
 
 
 def _near(apart, units):
@@ -154,9 +150,9 @@ def _is_late(apart, unit, peaks):
     lag, most, here, partners = peak = peaks[unit]
     if not most.clear or not apart.at([unit], partners, lag - np.sign(lag)).clear:
         return False
-    is_alone = abs(lag) >= NEAR and most.value > _RATIO * (here.value + 2 * here.noise)
+    is_alone = abs(lag) >= NEAR and most.value > TUNING.rows_apart_ratio * (here.value + 2 * here.noise)
     is_alone = is_alone and _is_peaked(apart, unit, peak, lag)
-    if not (is_alone or most.value > _MORE * here.value) or not _all_say(apart, unit, peak):
+    if not (is_alone or most.value > TUNING.rows_apart_more * here.value) or not _all_say(apart, unit, peak):
         return False
     before = sum(max(each.here.value, 0.0) for each in peaks)
     after, whole = _in_the_same_row(apart, unit, lag)
@@ -174,7 +170,7 @@ def _all_say(apart, unit, peak):
         if there.clear or here.clear:
             weights.append(there.value if there.value > here.value else -here.value)
     most, *others = sorted(weights, key=abs, reverse=True) or [0.0]
-    return most > 0 and sum(each for each in others if each > 0) > _AGREED * sum(map(abs, others))
+    return most > 0 and sum(each for each in others if each > 0) > TUNING.rows_apart_agreed * sum(map(abs, others))
 
 
 def _in_the_same_row(apart, unit, lag):
@@ -196,7 +192,7 @@ def _others_share_rows(apart, unit):
         partners = np.setdiff1d(apart.partners([other])[0], [unit])
         here += max(apart.at([other], partners, 0, [unit]).value, 0.0)
         whole += apart.around([other], partners, 0, [unit])
-    return here > _OTHERS * whole
+    return here > TUNING.rows_apart_others * whole
 
 
 def _covariances(E, n_lags):

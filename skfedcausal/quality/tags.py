@@ -6,23 +6,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-_FEW_RUNS = 20  # fewer repetitions than that say nothing about their usual length
-_FEW_LEVELS = 10
-_MODES = 5  # levels up to which a tag is taken for a mode or a coarse switch
-_STILL, _ON_LINES = 0.3, 0.9  # shares of rows that stand still, and of moving rows on lines, of a programme
-_LEVEL = 1e-3  # false findings per tag that a test allows itself
-_SHORTEST = 8  # values that a frozen segment has at least
-_LONGER = 2.0  # times the longest ordinary segment
-_MOST_FROZEN = 5  # frozen segments looked for in one tag
-_LINES = 0.03  # share of rows on straight lines that counts as interpolation
-_ROUNDED_LINES = 0.5  # the same where rounding makes some by chance
-_TOO_COARSE = 0.5  # share of lines by chance above which nothing can be said
-_FEWEST_RISES, _MOST_RESETS = 8, 0.05  # of a counter: how often it rises, and is set back for each rise
-_SMOOTH = 0.001  # change of its rise from row to row, as a share, below which a tag follows a curve
-_TURNS = 0.1  # share of rows in which a rounded rise is another one
-_FEWEST_FILLS = 3  # cells that hold a fill value
-_FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
-_BLOCK = 100_000  # values that are looked at together
+from .tuning import TUNING
 
 
 class Tag:
@@ -68,8 +52,8 @@ class Tag:
             return 0.0
         least = gaps.min()
         del gaps
-        for start in range(0, len(levels), _BLOCK):
-            places = (levels[start : start + _BLOCK] - levels[0]) / least
+        for start in range(0, len(levels), TUNING.tags_block):
+            places = (levels[start : start + TUNING.tags_block] - levels[0]) / least
             if not (np.abs(places - np.round(places)) < 1e-3 * np.maximum(1, 1e-4 * places)).all():
                 return 0.0
         return float(least)
@@ -97,16 +81,16 @@ class Tag:
         """Whether the tag stands still or moves along straight lines: a setpoint with ramps."""
         step = np.diff(self.values)
         moving = (step[1:] != 0) & (step[:-1] != 0)
-        if len(step) < 10 or (step == 0).mean() < _STILL or not moving.any():
+        if len(step) < 10 or (step == 0).mean() < TUNING.tags_still or not moving.any():
             return False
-        return (np.abs(np.diff(step))[moving] <= self.rounding).mean() > _ON_LINES
+        return (np.abs(np.diff(step))[moving] <= self.rounding).mean() > TUNING.tags_on_lines
 
     @property
     def _is_counter(self):
         """Whether values only rise, but where they are set back to about where they began: hours, totals."""
         step = np.diff(self.values)
         rises, drops = step > 0, np.flatnonzero(step < 0)
-        if rises.sum() < _FEWEST_RISES or len(drops) > _MOST_RESETS * rises.sum():
+        if rises.sum() < TUNING.tags_fewest_rises or len(drops) > TUNING.tags_most_resets * rises.sum():
             return False
         if not (self.resolution or len(drops)) and _is_smooth(step[rises]):
             return False  # a slow curve of a measurement that has no noise
@@ -125,19 +109,21 @@ class Tag:
         if self._is_counter:
             return "counter"
         n_runs, usual = len(self.lengths), _middle(self.lengths)
-        if n_levels <= _MODES or self._is_programme:
+        if n_levels <= TUNING.tags_modes or self._is_programme:
             return "steps"
         if usual == 1 and n_runs >= 5:
             return "measured"
-        few_levels = n_levels <= max(_FEW_LEVELS, n_runs / 10)
-        return "steps" if n_runs < _FEW_RUNS or (usual >= 5 and few_levels) else "measured"
+        few_levels = n_levels <= max(TUNING.tags_few_levels, n_runs / 10)
+        return "steps" if n_runs < TUNING.tags_few_runs or (usual >= 5 and few_levels) else "measured"
 
 
 def _is_smooth(rise):
     """Whether a rise hardly changes from row to row, and not because it is rounded to few numbers that take turns."""
     usual = np.median(rise)
-    changes = np.abs(np.diff(rise)) >= _SMOOTH * usual
-    in_turns = changes.mean() > _TURNS and len(np.unique(np.round(rise / usual, 6))) <= _FEW_LEVELS
+    changes = np.abs(np.diff(rise)) >= TUNING.tags_smooth * usual
+    in_turns = (
+        changes.mean() > TUNING.tags_turns and len(np.unique(np.round(rise / usual, 6))) <= TUNING.tags_few_levels
+    )
     return not (in_turns or changes.mean() > 0.5)
 
 
@@ -157,13 +143,13 @@ def frozen(tag):
         return []
     order = np.argsort(-lengths, kind="stable")
     ranked = lengths[order]
-    for k in range(min(_MOST_FROZEN, len(ranked) - 5), 0, -1):
+    for k in range(min(TUNING.tags_most_frozen, len(ranked) - 5), 0, -1):
         rest = ranked[k:]
-        if ranked[k - 1] < max(_SHORTEST, _LONGER * rest[0]):
+        if ranked[k - 1] < max(TUNING.tags_shortest, TUNING.tags_longer * rest[0]):
             continue
         n_tail = max(min(len(rest) - 1, 5), len(rest) // 10)
         scale = max((rest[:n_tail] - rest[min(n_tail, len(rest) - 1)]).mean(), 0.5 * np.median(lengths))
-        if np.exp(-(ranked[k - 1] - rest[0]) / scale) < _LEVEL:
+        if np.exp(-(ranked[k - 1] - rest[0]) / scale) < TUNING.tags_level:
             return [(int(starts[i]), int(starts[i] + lengths[i])) for i in sorted(order[:k])]
     return []
 
@@ -171,7 +157,7 @@ def frozen(tag):
 def _ends(tag):
     """Lowest and highest value of a measured tag: the value, its count, its distance to others, their mean count."""
     levels, counts = tag.levels
-    if tag.kind == "measured" and len(levels) >= _FEWEST_LEVELS:
+    if tag.kind == "measured" and len(levels) >= TUNING.tags_fewest_levels:
         for end, beside in ((0, slice(1, 4)), (-1, slice(-4, -1))):
             yield float(levels[end]), counts[end], np.abs(levels[beside] - levels[end]).min(), counts[beside].mean()
 
@@ -195,7 +181,12 @@ def filled(tag, known=()):
     for value in set(known) - {value for value, _ in found}:
         levels, counts = tag.levels if len(tag.values) else (np.zeros(0), np.zeros(0))
         k = int(np.searchsorted(levels, value))
-        if len(levels) > 2 and k in (0, len(levels) - 1) and levels[k] == value and counts[k] >= _FEWEST_FILLS:
+        if (
+            len(levels) > 2
+            and k in (0, len(levels) - 1)
+            and levels[k] == value
+            and counts[k] >= TUNING.tags_fewest_fills
+        ):
             others = tag.values[tag.values != value]
             if np.abs(others - value).min() > np.ptp(np.percentile(others, [1, 99])):
                 found.append((float(value), counts[k] / len(tag.values)))
@@ -205,7 +196,7 @@ def filled(tag, known=()):
 def _far_ends(tag):
     """Ends of a measured tag that occur several times: the value, its count and the other values in order."""
     for value, count, _, _ in _ends(tag):
-        if count >= _FEWEST_FILLS and len(tag.values) - count >= _FEWEST_LEVELS:
+        if count >= TUNING.tags_fewest_fills and len(tag.values) - count >= TUNING.tags_fewest_levels:
             yield value, count, tag.ordered[count:] if value == tag.ordered[0] else tag.ordered[:-count]
 
 
@@ -222,13 +213,13 @@ def straight(tag):
 
     On a lattice some do by chance: the share of Gaussian second differences is taken off.
     """
-    if tag.kind != "measured" or len(tag.levels[0]) < _FEWEST_LEVELS:
+    if tag.kind != "measured" or len(tag.levels[0]) < TUNING.tags_fewest_levels:
         return 0.0, 1.0
     x, near = tag.values, (np.diff(tag.rows) == 1) & ~_broken(tag.rows, tag.breaks)
     tolerance = max(2.1 * tag.resolution, tag.rounding)
     bends, n_inner, n_moving, n_bent = np.empty(len(x)), 0, 0, 0
-    for start in range(0, len(x), _BLOCK):  # what is known of rows is as large as a long series
-        step, joined = np.diff(x[start : start + _BLOCK + 2]), near[start : start + _BLOCK + 1]
+    for start in range(0, len(x), TUNING.tags_block):  # what is known of rows is as large as a long series
+        step, joined = np.diff(x[start : start + TUNING.tags_block + 2]), near[start : start + TUNING.tags_block + 1]
         moves, inner = np.abs(step) > tolerance / 3, joined[1:] & joined[:-1]
         moving = moves[1:] & moves[:-1] & inner
         bent = np.abs(np.diff(step))[moving]
@@ -244,8 +235,8 @@ def straight(tag):
     elif tag.resolution:
         border = tolerance + 0.4 * tag.resolution  # half way to the next point of the lattice
         chance = _share_below(border, np.median(bends[:n_bent], overwrite_input=True) - border)
-    share = float((straight_ones - chance) / (1 - chance)) if chance < _TOO_COARSE else 0.0
-    if share < (_ROUNDED_LINES if chance > 0.01 else _LINES):
+    share = float((straight_ones - chance) / (1 - chance)) if chance < TUNING.tags_too_coarse else 0.0
+    if share < (TUNING.tags_rounded_lines if chance > 0.01 else TUNING.tags_lines):
         return 0.0, 1.0
     return share, 1 / max(1 - straight_ones, 1e-3)
 
@@ -270,7 +261,7 @@ def _share_below(border, excess):
 def update_period(tag):
     """Rows from one update of the tag to the next, 1 for one that is new in every row; whether regular."""
     lengths, starts = tag.lengths, tag.starts
-    if tag.kind != "measured" or len(lengths) < 20 or len(tag.levels[0]) < _FEWEST_LEVELS:
+    if tag.kind != "measured" or len(lengths) < 20 or len(tag.levels[0]) < TUNING.tags_fewest_levels:
         return 1.0, True
     every = np.diff(tag.rows)
     sparse = _middle(every)
@@ -299,7 +290,7 @@ def gaps(present, breaks):
     for i in np.argsort(-lengths):
         missing -= lengths[i]
         rest = max(missing, 0) / max(n - lengths[i], 1)
-        if lengths[i] < 5 or n * rest ** lengths[i] > _LEVEL:
+        if lengths[i] < 5 or n * rest ** lengths[i] > TUNING.tags_level:
             break
         found.append((int(starts[i]), int(starts[i] + lengths[i])))
     return sorted(found)

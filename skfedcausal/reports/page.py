@@ -14,16 +14,13 @@ import pandas as pd
 from .._version import __version__
 from ..optional import import_optional
 from ..privacy.promise import NOT_PRIVATE
+from .tuning import TUNING
 
 _LETTERS = 7.0  # inches of a picture, from which on its letters cannot be read on a telephone
-_NARROWED = 0.6
-_SHORT = 22  # letters of a cell that is not broken into lines
 _WITHHELD = (
     "The record was given, but noise protects it: this page is computed from the noised copy alone and shows neither a "
     "check of the measurements nor their trends. At the unit, `check_plant` and the displays show both."
 )
-_NEARLY = 0.999
-_NARROW = 3  # columns of a table that fits a telephone; the rows of a wider one become blocks there
 
 
 class Page:
@@ -73,7 +70,7 @@ class Page:
         if frame.empty:
             return self.text(empty)
         head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in frame.columns)
-        wide = len(frame.columns) > _NARROW
+        wide = len(frame.columns) > TUNING.page_narrow
         labels = [f' data-of="{escape(str(column))}"' if wide else "" for column in frame.columns]
         rows = ("".join(map(self._cell, row, labels)) for row in frame.itertuples(index=False))
         body = "".join(f"<tr>{row}</tr>" for row in rows)
@@ -103,7 +100,7 @@ class Page:
         words, is_wide = self._words(caption), width > _LETTERS
         image = f'<img alt="{words}" src="{_address(self.pictures[-1])}">'
         if is_wide and narrows:
-            figure.set_size_inches(_NARROWED * width, height)
+            figure.set_size_inches(TUNING.page_narrowed * width, height)
             _thin_labels(figure)
             image = f'<source media="(max-width: 640px)" srcset="{_address(_png(figure))}">{image}'
         elif is_wide:  # moves sideways on a narrow screen
@@ -137,7 +134,7 @@ class Page:
         if value is pd.NaT or value is None:
             return f"<td{label}></td>"
         text = when_in_words(value) if isinstance(value, pd.Timestamp) else str(value)
-        kind = ' class="short"' if len(text) <= _SHORT and not isinstance(value, pd.Timestamp) else ""
+        kind = ' class="short"' if len(text) <= TUNING.page_short and not isinstance(value, pd.Timestamp) else ""
         return f"<td{kind}{label}>{self._words(text)}</td>"
 
     def _add(self, part):
@@ -216,10 +213,10 @@ def counted(number, word):
 
 def percent(probability):
     """A probability as a reader takes it: never more certain than it is."""
-    if probability > _NEARLY:
-        return f"above {_NEARLY:.1%}"
-    if probability < 1 - _NEARLY:
-        return f"below {1 - _NEARLY:.1%}"
+    if probability > TUNING.page_nearly:
+        return f"above {TUNING.page_nearly:.1%}"
+    if probability < 1 - TUNING.page_nearly:
+        return f"below {1 - TUNING.page_nearly:.1%}"
     return f"{probability:.0%}" if 0.01 <= probability <= 0.99 else f"{probability:.1%}"
 
 

@@ -11,12 +11,10 @@ from ..server.links.grades import MEASURED, TOLD, WORTH, told_links
 from ..server.responses.runs import radius_of
 from .page import add_departures, begun_page, counted, listed_in_words, percent
 from .record import add_check, add_trends, check_of, defects
+from .tuning import TUNING
 
 _MOST_ROWS, _FIRST_ROWS, _MOST_NAMED = 60, 12, 4
-_SINGULAR = 0.1  # smallest eigenvalue of the correlations of process noise, and
-_UNIT_ROOT = 0.999  # radius, beyond which a plant that needed a prior is nearly degenerate
 _COLUMNS = ("cause", "effect", "kind", "verdict", "norm", "stderr", "p_adjusted", "because")
-_BAR = 8  # letters of a bar of all that is unpredicted
 _ADJUSTED = {
     None: "probability of evidence this strong without a link, corrected for the number of pairs",
     "family-wise": "probability that any pair without a link shows evidence this strong",
@@ -101,7 +99,7 @@ def graded_table(links):
         {
             "link": links["cause"].astype(str) + " → " + links["effect"].astype(str),
             "verdict": links["verdict"],
-            "share": [f"{s:.0%} {'█' * max(1, round(_BAR * s / whole))}" for s in share],
+            "share": [f"{s:.0%} {'█' * max(1, round(TUNING.plant_bar * s / whole))}" for s in share],
             "interval": [f"{max(a, 0):.1%} to {b:.1%}" for a, b in zip(links["low"], links["high"], strict=True)],
             "rows later": links["lag"].astype(int),
             "evidence": links["basis"],
@@ -173,8 +171,8 @@ def _is_degenerate(estimator):
         return False
     Q = estimator.server_.process_cov_
     scale = np.sqrt(np.diag(Q))
-    shared = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0] < _SINGULAR
-    return bool(shared or radius_of(estimator.lag_transitions_) > _UNIT_ROOT)
+    shared = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0] < TUNING.plant_singular
+    return bool(shared or radius_of(estimator.lag_transitions_) > TUNING.plant_unit_root)
 
 
 def _answer(links, names, reserves=()):

@@ -5,8 +5,8 @@ from functools import partial
 from ..displays import TrendDisplay
 from ..quality import check_plant
 from .page import counted
+from .tuning import TUNING
 
-_MOST_FINDINGS, _MOST_STEPS = 40, 4
 _UNITS = ["unit", "tags", "usable", "gaps", "clock", "verdict"]
 _FINDINGS = ["unit", "column", "kind", "start", "end", "detail", "advice"]
 
@@ -22,9 +22,9 @@ def check_of(X, check):
 def defects(check):
     """What has to be fixed in the data before anything else, as steps; nothing without a check."""
     first = () if check is None else check.fix_first
-    yield from (f"Data: {text}" for text in first[:_MOST_STEPS])
-    if len(first) > _MOST_STEPS:
-        yield f'Data: {len(first) - _MOST_STEPS} further defects, see "The data" below.'
+    yield from (f"Data: {text}" for text in first[: TUNING.record_most_steps])
+    if len(first) > TUNING.record_most_steps:
+        yield f'Data: {len(first) - TUNING.record_most_steps} further defects, see "The data" below.'
 
 
 def add_check(page, check):
@@ -35,15 +35,15 @@ def add_check(page, check):
     page.heading("The data")
     if first:
         page.text(f"{counted(len(first), 'defect')} of the record should be fixed first: conclusions may be wrong.")
-        page.items(first[_MOST_STEPS:])
+        page.items(first[TUNING.record_most_steps :])
     elif check.ok:
         page.text("The check of the record found no defects.")
     else:
         page.text("The check of the record found nothing that has to be fixed first.")
     page.table(check.units[_UNITS])
-    shown = check.findings[_FINDINGS].head(_MOST_FINDINGS)
-    if len(check.findings) > _MOST_FINDINGS:
-        page.table(shown, folded=f"The first {_MOST_FINDINGS} of {len(check.findings)} findings")
+    shown = check.findings[_FINDINGS].head(TUNING.record_most_findings)
+    if len(check.findings) > TUNING.record_most_findings:
+        page.table(shown, folded=f"The first {TUNING.record_most_findings} of {len(check.findings)} findings")
     elif len(shown):
         page.table(shown, folded=counted(len(shown), "finding"))
 

@@ -14,17 +14,8 @@ from ..message.states import EffectReply
 from ..statespace.episodes import inner_rows
 from ..statespace.matrices import symmetric_root
 from .links.grades import N_BLOCKS, NEGLIGIBLE, STRICT, TRIMMED, trimmed
+from .tuning import TUNING
 
-_MOST_SIGNALS = 16  # states and inputs
-_MOST_KNOTS, _FEWEST_KNOTS = 20, 5  # of each within what was seen
-_FEWEST_ROWS = 20  # for every curve
-_CLEAR = 0.03  # share of a state's variance that is noise of its sensors, up to which curves are not flattened by it
-_FIRST_SHARE, _LEAST_SHARE = 0.01, 1e-9  # of the variance of the news that one curve may have
-_UPDATES = 12  # of these shares
-_WIDER = 1.5  # times the spread of coefficients whose prior is known, which it is not: bands held .8 of 90 % without
-_NOISIER = 4  # records with the noise of the sensors once more
-_RUNS, _DRAWS, _FEWER_RUNS = 300, 40, 60  # from states of the record, of plants, and from states by each of these
-_BEFORE = 100  # rows before a change that are run through
 _SEED = 20, 13  # that no simulated record is likely to have: noise must not repeat it
 _TINY = 1e-9
 
@@ -84,8 +75,8 @@ class CurvedPlant:
         """
         u = np.zeros(change.shape) if before is None else before
         found = self._moved(self.plants[:1], self.states, u, change)[:, 0]  # (n_steps, n_runs, n)
-        drawn = self._moved(self.plants[1:], self.states[:_FEWER_RUNS], u, change)
-        effect, spread = found.mean(axis=1), (drawn - found[:, None, :_FEWER_RUNS]).mean(axis=2)
+        drawn = self._moved(self.plants[1:], self.states[: TUNING.curved_fewer_runs], u, change)
+        effect, spread = found.mean(axis=1), (drawn - found[:, None, : TUNING.curved_fewer_runs]).mean(axis=2)
         V = np.einsum("tdi,tdj->tij", spread, spread) / spread.shape[1]
         V[:, *np.diag_indices(V.shape[1])] += found.var(axis=1) / found.shape[1]
         return {
@@ -98,7 +89,7 @@ class CurvedPlant:
         rng, n_before = np.random.default_rng(_SEED), len(inputs) - len(change)
         h, found = np.broadcast_to(states, (len(plants), *states.shape)), []
         moved = h
-        for t in range(max(n_before - _BEFORE, 0), len(inputs)):
+        for t in range(max(n_before - TUNING.curved_before, 0), len(inputs)):
             by, news = change[t - n_before] if t >= n_before else 0.0, rng.standard_normal(self.states.shape)
             news = (news @ self.noise)[: len(states)]
             h, moved = self._next(plants, h, inputs[t]) + news, self._next(plants, moved, inputs[t] + by) + news
@@ -155,8 +146,12 @@ def curved_plant(h, u, starts, noise, n_lags=1):
     CurvedPlant or None
     """
     n, x = h.shape[1], np.hstack([h, u])
-    n_knots = min(len(h) // (_FEWEST_ROWS * x.shape[1]) - x.shape[1] // 2, _MOST_KNOTS)
-    if n_knots < _FEWEST_KNOTS or x.shape[1] > _MOST_SIGNALS or (np.diag(noise) > _CLEAR * h.var(axis=0)).any():
+    n_knots = min(len(h) // (TUNING.curved_fewest_rows * x.shape[1]) - x.shape[1] // 2, TUNING.curved_most_knots)
+    if (
+        n_knots < TUNING.curved_fewest_knots
+        or x.shape[1] > TUNING.curved_most_signals
+        or (np.diag(noise) > TUNING.curved_clear * h.var(axis=0)).any()
+    ):
         return None
     rows = inner_rows(len(h), starts)
     past, now = x[rows - 1], h[rows]
@@ -173,7 +168,7 @@ def curved_plant(h, u, starts, noise, n_lags=1):
     if (gain - stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT) * error).max() < NEGLIGIBLE:
         return None
     plants, news = _drawn(curves, past, now, priors, noise)
-    chosen = np.random.default_rng(_SEED).choice(len(past), min(_RUNS, len(past)), replace=False)
+    chosen = np.random.default_rng(_SEED).choice(len(past), min(TUNING.curved_runs, len(past)), replace=False)
     return CurvedPlant(curves, plants, symmetric_root(news.T @ news / len(news)), past[chosen, :n])
 
 
@@ -184,14 +179,14 @@ def likeliest_priors(X, groups, now):
     """
     square, found = X.T @ X, []
     for y in now.T:
-        cross, shares = X.T @ y, np.where(np.arange(groups.max() + 1) == 0, 1 / _TINY, _FIRST_SHARE)
-        for _ in range(_UPDATES):
+        cross, shares = X.T @ y, np.where(np.arange(groups.max() + 1) == 0, 1 / _TINY, TUNING.curved_first_share)
+        for _ in range(TUNING.curved_updates):
             spread = np.linalg.inv(square + np.diag(1 / shares[groups]))
             mean = spread @ cross
             news = (y @ y - mean @ cross) / len(y)
             known = np.bincount(groups, 1 - np.diag(spread) / shares[groups])
             shares[1:] = (np.bincount(groups, mean**2) / news / np.maximum(known, _TINY))[1:]
-            shares = np.clip(shares, _LEAST_SHARE, 1 / _LEAST_SHARE)
+            shares = np.clip(shares, TUNING.curved_least_share, 1 / TUNING.curved_least_share)
         found.append(1 / shares[groups])
     return np.array(found)
 
@@ -238,13 +233,17 @@ def _drawn(curves, past, now, priors, noise):
     rng, n = np.random.default_rng(_SEED), now.shape[1]
     X = np.hstack([_with_level(past), curves(past)])
     mean, noisier = _means(X, now, priors), np.zeros((X.shape[1], n))
-    for _ in range(_NOISIER):
+    for _ in range(TUNING.curved_noisier):
         x = past.copy()
         x[:, :n] += rng.standard_normal((len(x), n)) @ symmetric_root(noise)
-        noisier += _means(np.hstack([_with_level(x), curves(x)]), now, priors) / _NOISIER
+        noisier += _means(np.hstack([_with_level(x), curves(x)]), now, priors) / TUNING.curved_noisier
     flattened, left, draws = mean - noisier, now - X @ mean, []
     for i, prior in enumerate(priors):
         root = np.linalg.cholesky(X.T @ X + np.diag(prior))
-        draws.append(np.linalg.solve(root.T, rng.standard_normal((X.shape[1], _DRAWS))).T * left[:, i].std() * _WIDER)
-    draws = mean + np.stack(draws, axis=2) + flattened * (1 + rng.standard_normal((_DRAWS, 1, 1)) / 2)
+        draws.append(
+            np.linalg.solve(root.T, rng.standard_normal((X.shape[1], TUNING.curved_draws))).T
+            * left[:, i].std()
+            * TUNING.curved_wider
+        )
+    draws = mean + np.stack(draws, axis=2) + flattened * (1 + rng.standard_normal((TUNING.curved_draws, 1, 1)) / 2)
     return np.concatenate([(mean + flattened)[None], draws]), left

@@ -16,13 +16,10 @@ from functools import cached_property
 import numpy as np
 
 from .links.intervals import rows_to_decide
+from .tuning import TUNING
 
 _HOLDS = (1, 2, 4, 8, 16, 32)  # rows that square waves stay on one side at least
-_BEST, _CLIMBS = 2, 30  # starts from which a search goes on, and its steps
 _SHARES = (1.0, 0.5, 0.25, 0.1, 0.03)  # of the way to a corner
-_ENOUGH = 1e-4  # rise of the log-determinant that ends a search
-_RANDOM = 5  # draws of a random excitation to compare with
-_JITTER = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +74,7 @@ class LinkDesign:
         """Of the link's coefficients given the others (d, d), what is left of the cause, and how others explain it."""
         found, d = self.regressors(u), self.n_causes
         M = found.T @ found + len(u) * self._noise
-        M[np.diag_indices_from(M)] += _JITTER * len(u)
+        M[np.diag_indices_from(M)] += TUNING.experiments_jitter * len(u)
         explained = np.linalg.solve(M[d:, d:], M[d:, :d])
         return M[:d, :d] - M[:d, d:] @ explained, found[:, :d] - found[:, d:] @ explained, explained
 
@@ -106,7 +103,7 @@ class LinkDesign:
         """
         information = self.information(u)[0]
         n_free = len(information) * len(self.rest)
-        known = max(np.trace(information) * np.trace(np.linalg.inv(self.rest)) / n_free, _JITTER)
+        known = max(np.trace(information) * np.trace(np.linalg.inv(self.rest)) / n_free, TUNING.experiments_jitter)
         return int(rows_to_decide(np.array([1 / known]), [n_free], len(u), alpha, margin)[0])
 
 
@@ -125,19 +122,19 @@ def best_moves(design, n_rows, keep):
     """Inputs from -1 to 1 that tell most about a link, (n_rows, m); `keep` makes any moves such as are allowed."""
     m, rng = design.responses.shape[2], np.random.default_rng(0)
     starts = [keep(square_waves(n_rows, m, hold, rng)) for hold in _HOLDS if hold < n_rows]
-    starts = sorted(starts, key=design.value)[-_BEST:]
+    starts = sorted(starts, key=design.value)[-TUNING.experiments_best :]
     return max((_climbed(design, u, keep) for u in starts), key=design.value)
 
 
 def _climbed(design, u, keep):
     best = design.value(u)
-    for _ in range(_CLIMBS):
+    for _ in range(TUNING.experiments_climbs):
         corner = np.sign(design.gradient(u))
         corner = np.where(corner == 0, u, corner)
         others = [keep(u + share * (corner - u)) for share in _SHARES]
         values = [design.value(other) for other in others]
         k = int(np.argmax(values))
-        if values[k] < best + _ENOUGH:
+        if values[k] < best + TUNING.experiments_enough:
             break
         u, best = others[k], values[k]
     return u
@@ -146,5 +143,8 @@ def _climbed(design, u, keep):
 def random_rows_needed(design, n_rows, keep, alpha, margin):
     """Rows that random moves from bound to bound in every row need, in the median."""
     m, rng = design.responses.shape[2], np.random.default_rng(1)
-    found = [design.rows_needed(keep(square_waves(n_rows, m, 1, rng)), alpha, margin) for _ in range(_RANDOM)]
+    found = [
+        design.rows_needed(keep(square_waves(n_rows, m, 1, rng)), alpha, margin)
+        for _ in range(TUNING.experiments_random)
+    ]
     return int(np.median(found))

@@ -20,11 +20,11 @@ from .lagged.timing import refuse_at_once, refuse_delays, words_by_input
 from .links.engines import OneLag
 from .links.tables import UNDIRECTED, correlation_table
 from .prediction import OperatingPoint
+from .tuning import TUNING
 from .warned import drifting_units, warn_of_border, warn_of_budget, warn_of_climb, warn_of_drift, warn_of_filled_gaps
 
 _SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
 ONE_LAG = 0.4  # share of what is left of a budget that the plant of one lag may take
-_FILTER = 0.2  # and of what is left after it, the choice of its filter
 # times the work of one lag, share of the budget, and seconds up to another one, that several lags may take without
 # inputs: searches that end take up to 3 times as much, those that do not 17 to 55 times
 _LAGS, _LAGS_ANYWAY, _LAGS_SECONDS, _LAGS_SHARE = 6.0, 0.12, 3.0, 0.3
@@ -248,7 +248,7 @@ class Fit:
         """Keep the estimate of a plant; the record with the noise that its filter supposes."""
         server, record = self.server, self.record
         if server.noise_share_ is not None:
-            settings = replace(self.settings, budget=self.budget.part(_FILTER))
+            settings = replace(self.settings, budget=self.budget.part(TUNING.fitting_filter))
             server.filter_noise_share_, estimate = choose_filter(record, estimate, settings)
             record = record.with_noise_share(server.filter_noise_share_)
         scale = estimate.parameters.state_scale

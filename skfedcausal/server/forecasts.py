@@ -15,21 +15,10 @@ from scipy.special import ndtri, stdtrit
 
 from ..statespace.episodes import episodes
 from ..statespace.riccati import filtered_covariance, predicted_covariance
+from .tuning import TUNING
 
 _WINDOW = 120  # rows whose bands are judged, the last ones that are known
-_EARLIER = 100  # before them, from which the first of these bands come
-_HALF_LIFE = 25.0  # rows after which a miss counts half
-_OWN = 2.0  # rows that the plant's own covariance counts for
-_FEWEST = 3.0  # effective number of rows at least, so that a band is finite
-_OVERLAP = 3.0  # share of k that forecasts of k rows have in common with their neighbours, inverse
-_TRUSTED = 20.0  # effective rows after which half of what bands have missed is corrected
-_RAREST = 5.0  # times the share outside a band that a quantile may be nearer to the end
-_TIMES = 3  # as many rows as are forecast that there have to be before
-_MOST_STEPS = 200  # ahead that misses are counted for; later ones are as far as the plant says from there on
-_CLOSE = 1e-6  # relative change below which covariances have settled
 _FORGOTTEN = 0.01  # share of what a filter began with that no longer matters
-_BEGINNING = 5  # at most one row in so many is spent on forgetting it
-_STARTS = 8  # random states whose way shows how fast that is
 _JITTER, _TINY = 1e-12, 1e-300
 
 
@@ -55,7 +44,7 @@ def begin_of(record, start):
 
 def counted_steps(record, start):
     """Rows ahead of which enough forecasts end before `start` for their misses to be counted."""
-    return (start - begin_of(record, start)) // _TIMES
+    return (start - begin_of(record, start)) // TUNING.forecasts_times
 
 
 def _settled_filter(plain, record):
@@ -66,8 +55,8 @@ def _settled_filter(plain, record):
 
 
 def _memory(A, J, P):
-    """Rows after which a filter has forgotten what it began with, _STARTS ways on average."""
-    error = np.random.default_rng(0).standard_normal((len(A), _STARTS))
+    """Rows after which a filter has forgotten what it began with, TUNING.forecasts_starts ways on average."""
+    error = np.random.default_rng(0).standard_normal((len(A), TUNING.forecasts_starts))
     first, rows = np.linalg.norm(error), 0
     while np.linalg.norm(error) > _FORGOTTEN * first and rows < _WINDOW:
         error, rows = A @ (error - P @ (J @ error)), rows + 1
@@ -83,7 +72,7 @@ def _own_covariances(plain, record, n_steps, J, P):
     for k in range(n_steps):
         if not settled:
             new = plain.A @ P @ plain.A.T + plain.Q
-            settled = k > 0 and np.abs(new - P).max() <= _CLOSE * np.abs(new).max()
+            settled = k > 0 and np.abs(new - P).max() <= TUNING.forecasts_close * np.abs(new).max()
             P = (new + new.T) / 2
         for own, rows in zip(found, record.partition.slices, strict=True):
             own[k] = P[rows, rows] + noise[rows, rows]
@@ -97,9 +86,9 @@ def _misses(plain, record, start, n_steps, memory):
     with so long a memory.
     """
     begin = begin_of(record, start)
-    settled = begin + min(memory, (start - begin) // _BEGINNING)
-    n_steps = min(n_steps, counted_steps(record, start), _MOST_STEPS)
-    first = max(start - _WINDOW - _EARLIER - 2 * n_steps, begin)
+    settled = begin + min(memory, (start - begin) // TUNING.forecasts_beginning)
+    n_steps = min(n_steps, counted_steps(record, start), TUNING.forecasts_most_steps)
+    first = max(start - _WINDOW - TUNING.forecasts_earlier - 2 * n_steps, begin)
     scores, n = record.scores_of(slice(first, start)), record.partition.n_states
     missed, early = np.full((n_steps, len(scores), n), np.nan), max(settled - first, 0)
     for k, states in enumerate(plain.ahead(np.arange(first, start - 1), n_steps, start), start=1):
@@ -112,15 +101,15 @@ def _calibrated(own, missed, confidence):
     there = np.isfinite(missed).all(axis=2)
     errors = np.where(there[..., None], missed, 0.0)
     found, ratio = np.empty_like(own), np.eye(own.shape[1])
-    weights = 0.5 ** (np.arange(errors.shape[1])[::-1] / _HALF_LIFE) * there
+    weights = 0.5 ** (np.arange(errors.shape[1])[::-1] / TUNING.forecasts_half_life) * there
     factors = _factors(own[: len(errors)], errors, there, confidence)
-    factor = _widening(_FEWEST, confidence)
+    factor = _widening(TUNING.forecasts_fewest, confidence)
     for k, said in enumerate(own):
         root = _root(said)
         if k < len(errors):
             n_rows = _worth(weights[k].sum(), np.square(weights[k]).sum())
             seen = errors[k].T @ (weights[k][:, None] * errors[k]) * n_rows / max(weights[k].sum(), _TINY)
-            shown = (seen + _OWN * said) / (n_rows + _OWN)
+            shown = (seen + TUNING.forecasts_own * said) / (n_rows + TUNING.forecasts_own)
             ratio = np.linalg.solve(root, np.linalg.solve(root, shown).T)  # later rows: as much more than is said
             factor = factors[k]
         found[k] = factor**2 * root @ ratio @ root.T
@@ -129,18 +118,18 @@ def _calibrated(own, missed, confidence):
 
 def _factors(own, errors, there, confidence):
     """By how much bands of 1, 2, ... rows have to be wider, from how those of earlier rows have held."""
-    decay = 0.5 ** (1 / _HALF_LIFE)
+    decay = 0.5 ** (1 / TUNING.forecasts_half_life)
     sums = lfilter([1.0], [1.0, -decay], there.astype(float), axis=1)
     squares = lfilter([1.0], [1.0, -(decay**2)], there.astype(float), axis=1)
     n_rows = _worth(sums, squares)[..., None]
     seen = lfilter([1.0], [1.0, -decay], errors**2, axis=1) / np.maximum(sums, _TINY)[..., None]
     said = np.einsum("kii->ki", own)[:, None]
-    band = np.sqrt((n_rows * seen + _OWN * said) / (n_rows + _OWN))
+    band = np.sqrt((n_rows * seen + TUNING.forecasts_own * said) / (n_rows + TUNING.forecasts_own))
     found = []
     for k in range(1, len(errors) + 1):
         judged = there[k - 1, k:]
         shares = (np.abs(errors[k - 1, k:]) / np.maximum(band[k - 1, :-k], _TINY))[judged][-_WINDOW:]
-        found.append(_factor(shares, len(shares) / max(k / _OVERLAP, 1.0), confidence))
+        found.append(_factor(shares, len(shares) / max(k / TUNING.forecasts_overlap, 1.0), confidence))
     return found
 
 
@@ -150,9 +139,11 @@ def _factor(shares, worth, confidence):
     if len(shares) and confidence is None:
         size = np.sqrt(np.square(shares).mean())
     elif len(shares):
-        level = min(confidence * (1 + 1 / worth), 1 - (1 - confidence) / _RAREST)
+        level = min(confidence * (1 + 1 / worth), 1 - (1 - confidence) / TUNING.forecasts_rarest)
         size = np.quantile(shares, level) / ndtri((1 + confidence) / 2)
-    return max(size, _TINY) ** (worth / (worth + _TRUSTED)) * _widening(max(worth, _FEWEST), confidence)
+    return max(size, _TINY) ** (worth / (worth + TUNING.forecasts_trusted)) * _widening(
+        max(worth, TUNING.forecasts_fewest), confidence
+    )
 
 
 def _worth(sums, squares):

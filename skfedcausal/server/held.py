@@ -2,7 +2,7 @@
 
 import numpy as np
 
-_RUNS_AWAY = 1e9  # times the largest push that targets ask for in a row, which no plant reaches that settles or drifts
+from .tuning import TUNING
 
 
 def held_effects(server, C, targets, n_draws=60):
@@ -41,7 +41,7 @@ def _run(A, Q, C, targets):
                 rows = C[held[t]]
                 ways[key] = Q @ rows.T @ np.linalg.pinv(rows @ Q @ rows.T, hermitian=True)
             effect[t] += ways[key] @ (targets[t, held[t]] - C[held[t]] @ effect[t])
-            most = max(most, _RUNS_AWAY * np.abs(ways[key] @ targets[t, held[t]]).max())
+            most = max(most, TUNING.held_runs_away * np.abs(ways[key] @ targets[t, held[t]]).max())
         if np.abs(effect[t]).max(initial=0.0) > most:
             return None
     return effect

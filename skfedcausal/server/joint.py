@@ -21,15 +21,7 @@ from ..statespace.matrices import floor_eigenvalues, without_last_bits
 from ..statespace.observation import Information, is_regular, patterns_of
 from ..statespace.partition import Partition
 from ..statespace.segments import Change
-
-_PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
-_PRESENCE_LEVEL = 0.1
-_MAX_REGIMES = 8
-_DROWNED = 2.0  # variance that fewer sensors add to a score, of what it has in other rows, with which it is left out
-_COPY_ROWS = 200  # rows in which units differ
-_COPY = 1 - 1e-6  # smallest canonical correlation of two units that are one
-_FORECASTS = 40  # steps of an episode in which forecasts can be compared
-
+from .tuning import TUNING
 
 _partition = lru_cache(4)(Partition)  # of records that come in batches
 
@@ -70,7 +62,7 @@ class JointRecord:
         self.input_level = np.zeros(0) if self.u is None else column_mean(self.u)
         is_open = any(choice is not None for choice in self.unpredicted)
         longest = max(episode_lengths(self.starts, self.n_samples))
-        self.has_choice = bool(is_open and self.is_constant and longest >= _FORECASTS)
+        self.has_choice = bool(is_open and self.is_constant and longest >= TUNING.joint_forecasts)
 
     @classmethod
     def from_messages(cls, messages, names=None, known_links=None):
@@ -107,7 +99,7 @@ class JointRecord:
 
     def copies(self):
         """Pairs of units whose messages say the same of their states: one unit under two names."""
-        rows = np.unique(np.linspace(0, self.n_samples - 1, _COPY_ROWS).astype(int))
+        rows = np.unique(np.linspace(0, self.n_samples - 1, TUNING.joint_copy_rows).astype(int))
         bases: list[np.ndarray | None] = []
         for part in self.parts:
             z = part.z[rows] - part.z[rows].mean(axis=0)
@@ -275,7 +267,7 @@ class JointRecord:
         present = np.column_stack([_presence(part, self.n_samples) for part in self.parts])
         _, key = patterns_of(present)
         counts = np.bincount(key)
-        kept = np.argsort(-counts, kind="stable")[:_MAX_REGIMES]
+        kept = np.argsort(-counts, kind="stable")[: TUNING.joint_max_regimes]
         total = counts[kept].sum()
         before = [None] * len(self.parts) if predicted is None else predicted
         regimes = []
@@ -292,8 +284,8 @@ def _alike(bases):
     side = np.hstack(bases)
     products = (side.T @ side).reshape(m, p, m, p)
     shared = np.triu(np.einsum("aibj,aibj->ab", products, products), 1)  # p if they are the same
-    for a, b in np.argwhere(shared > p * _COPY**2 - 1e-12):
-        if np.linalg.svd(bases[a].T @ bases[b], compute_uv=False)[-1] > _COPY:
+    for a, b in np.argwhere(shared > p * TUNING.joint_copy**2 - 1e-12):
+        if np.linalg.svd(bases[a].T @ bases[b], compute_uv=False)[-1] > TUNING.joint_copy:
             yield int(a), int(b)
 
 
@@ -346,9 +338,9 @@ def _presence(part, n_samples):
         return np.ones(n_samples, dtype=bool)
     trace = np.trace(part.patterns, axis1=1, axis2=2)
     level = (trace / max(trace.max(), 1e-300))[part.index]
-    window = min(_PRESENCE_WINDOW, n_samples)
+    window = min(TUNING.joint_presence_window, n_samples)
     sums = np.convolve(level, np.ones(window), mode="same")
-    return sums / np.convolve(np.ones(n_samples), np.ones(window), mode="same") > _PRESENCE_LEVEL
+    return sums / np.convolve(np.ones(n_samples), np.ones(window), mode="same") > TUNING.joint_presence_level
 
 
 class Scores:
@@ -479,7 +471,7 @@ def _drowned(part, inverse, definite, scores, starts):
     around = np.concatenate([rows - rows.mean(axis=0) for rows in pieces if len(rows)])
     best = np.linalg.inv(usual)
     whiten = np.linalg.inv(np.linalg.cholesky(around.T @ around / len(around) + best))
-    return np.linalg.eigvalsh(whiten @ (inverse - best) @ whiten.T)[:, -1] > _DROWNED
+    return np.linalg.eigvalsh(whiten @ (inverse - best) @ whiten.T)[:, -1] > TUNING.joint_drowned
 
 
 def _without_present_means(series, present, starts):

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from ..statespace.episodes import episode_lengths
+from .tuning import TUNING
 
 _LONGEST = 120  # rows of a delay: what is known of longer ones is averaged away with the periodogram
-_NOTHING = 1e-12  # share of a variance that stands for none
 _FORMS = "words such as 'unit0 -> unit1', pairs (cause, effect), a table with columns cause and effect, or a DiGraph"
 
 
@@ -76,7 +76,9 @@ class LinkKnowledge:
         out = ~self.masks(partition)["allowed"]
         estimate = np.where(out[:, None], 0.0, blocks.estimate)
         return replace(
-            blocks, estimate=estimate, covariance=np.where(out[:, None, None], _NOTHING, 1.0) * blocks.covariance
+            blocks,
+            estimate=estimate,
+            covariance=np.where(out[:, None, None], TUNING.knowledge_nothing, 1.0) * blocks.covariance,
         )
 
     def told(self, links, names):

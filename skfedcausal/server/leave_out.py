@@ -6,9 +6,9 @@ import numpy as np
 
 from ..federation.content import FASTEST, oddity
 from ..statespace.matrices import TimeUpError, companion, spectral_radius, time_limit
+from .tuning import TUNING
 
 _ODD = np.log(1e3)  # logarithm of a ratio of variances that sensors of several kinds may have
-_OUTSTANDING = 2.0  # times the states of the unit in the middle, with which one unit alone makes a fit long
 
 
 def checked(server, came):
@@ -113,7 +113,7 @@ def _outstanding(messages):
     sizes = {name: message.z.shape[1] for name, message in messages.items()}
     largest = max(sizes, key=lambda name: sizes[name])
     others = [size for name, size in sizes.items() if name != largest]
-    return largest if others and sizes[largest] > _OUTSTANDING * median(others) else None
+    return largest if others and sizes[largest] > TUNING.leave_out_outstanding * median(others) else None
 
 
 def _too_long(message, rule):

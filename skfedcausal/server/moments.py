@@ -17,11 +17,10 @@ from .estimation.evidence import benjamini_hochberg
 from .joint import JointRecord
 from .plant import ServerLearner
 from .prediction import PlantFilter
+from .tuning import TUNING
 from .watching.nominal import LEAST_ATTENDED, attended_rows, filled_states, usual_pattern
 
 _LARGE = 200  # states, beyond which plants are learned in blocks
-_BLOCK_STEPS = 20  # of blocks of a large plant towards maximum likelihood
-_SPARSE_STEPS = 5  # of expectation maximisation with these only
 
 if TYPE_CHECKING:
     from ..message.states import StateMessage
@@ -134,7 +133,7 @@ class MomentServer(ServerLearner):
         from .options import LikelihoodOptions
         from .sparse.server import learned_in_blocks
 
-        options = LikelihoodOptions(level_shifts=None, max_iter=_BLOCK_STEPS)
+        options = LikelihoodOptions(level_shifts=None, max_iter=TUNING.moments_block_steps)
         learner = LikelihoodServer(shrink=False, alpha=self.alpha, options=options)
         learner.frees_lags = self._response is None  # what is left of inputs asks for lags that links have not
         if record.u is not None or len(record.names) <= LARGE or not learned_in_blocks(learner, record)[0]:
@@ -173,7 +172,7 @@ class MomentServer(ServerLearner):
         A, Q = expectation_maximisation(x, N, A, Q, starts, self.n_steps)
         statistics = block_statistics(x, N, A, Q, record.partition.slices, starts)
         self.support_ = _support(statistics, record, self.alpha)
-        return expectation_maximisation(x, N, A, Q, starts, _SPARSE_STEPS, self.support_)
+        return expectation_maximisation(x, N, A, Q, starts, TUNING.moments_sparse_steps, self.support_)
 
 
 def _support(statistics, record, alpha):

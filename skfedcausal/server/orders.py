@@ -16,10 +16,7 @@ import numpy as np
 from ..message.requests import Ask, InputsOfOthers, OrderAnswer, RecordRequest, SensorsAsStates
 from ..message.states import SensorStates, StateMessage, n_named
 from ..statespace.episodes import first_part
-
-_SHARED = 0.3  # correlation of two sensors from which on it is looked at
-_COPY = 1 - 1e-6  # from which on it is one sensor twice, which no covariance describes
-_LEAST_LEFT = 1e-6  # share of a sensor's variance that others leave of it at least
+from .tuning import TUNING
 
 
 def with_inputs_of_others(messages, local_model):
@@ -96,7 +93,9 @@ def _worth_their_cost(products, unit, costs, room):
     """Columns taken one by one or in pairs, the best ones first, as long as they tell more than they cost."""
     size = np.sqrt(np.maximum(np.diag(products[0]), np.finfo(float).tiny))
     related = np.abs(products[0] / np.outer(size, size))
-    shared = np.argwhere(np.triu((related > _SHARED) & (related < _COPY) & (unit[:, None] != unit)))
+    shared = np.argwhere(
+        np.triu((related > TUNING.orders_shared) & (related < TUNING.orders_copy) & (unit[:, None] != unit))
+    )
     chosen: list[int] = []
     value = 0.0
     while True:
@@ -119,5 +118,5 @@ def _told(products, unit, columns):
 
 def _log_density(known, judged):
     """Of rows with products `judged`, but for a constant, under the covariance `known`."""
-    S = known + _LEAST_LEFT * np.eye(len(known))
+    S = known + TUNING.orders_least_left * np.eye(len(known))
     return -0.5 * (np.linalg.slogdet(S)[1] + np.trace(np.linalg.solve(S, judged)))

@@ -24,11 +24,9 @@ from ..statespace.matrices import are_heavy
 from ..statespace.riccati import filtered_covariance, stationary_covariance
 from ..statespace.segments import Change
 from ..statespace.smoother import smooth
+from .tuning import TUNING
 
-_TAIL_ROWS = 3000  # that tails of innovations are learned from
-_YOUNG = 100  # rows of an episode from which on covariances are near enough to settled ones
 _ALWAYS = Change(0, 1)  # of a level that is the new one from the first row on
-_SAME_RECORD = 0.01  # difference of sums below which records are the same; those of others differ by one
 
 
 class PlantFilter:
@@ -245,10 +243,12 @@ class PlantFilter:
         record = self._record
         if not (record.is_constant and record.determined.all()):
             return None
-        n_transient, late = min(self._schedule.n_transient, _YOUNG), []
+        n_transient, late = min(self._schedule.n_transient, TUNING.prediction_young), []
         for start, stop in episodes(record.starts, record.n_samples):
-            late.append(np.arange(start + max(min(n_transient, (stop - start) // 2), 1), stop)[-_TAIL_ROWS:])
-        rows = np.concatenate(late)[-_TAIL_ROWS:]
+            late.append(
+                np.arange(start + max(min(n_transient, (stop - start) // 2), 1), stop)[-TUNING.prediction_tail_rows :]
+            )
+        rows = np.concatenate(late)[-TUNING.prediction_tail_rows :]
         before = self.filtered[rows - 1] @ self._A.T
         if self._drive is not None:
             before += self._exogenous[rows]
@@ -362,7 +362,7 @@ class OperatingPoint:
         if not self.steps:
             return record
         is_fitted = (*record.starts, record.n_samples) == self.rows
-        is_fitted = is_fitted and np.abs(record.fingerprint() - self.sums).max() < _SAME_RECORD
+        is_fitted = is_fitted and np.abs(record.fingerprint() - self.sums).max() < TUNING.prediction_same_record
         return record.at_steps(self.steps if is_fitted else (_ALWAYS,) * len(self.steps))
 
 

@@ -24,13 +24,8 @@ from .fitting import ONE_LAG, settings_of
 from .joint import JointRecord
 from .plant import learned_from, smoothed_replies
 from .prediction import OperatingPoint, smooth_record
+from .tuning import TUNING
 from .warned import warn_of_rounds
-
-_ROUNDS = 0.5  # share of a budget that is left after a first estimate
-_MOST_ROUNDS = 30  # with the first one
-_LEAST_GAIN = 0.3  # log-likelihood of the record that a round brings; a few times as much is then left
-_CLOSE = 0.1  # log-likelihood that a climb may leave before the last one
-_LAST_BIT = 2.0**-16  # of standardised plants between rounds, which would make more of rounding errors each time
 
 
 def rounds_of(server, came, learn):
@@ -77,13 +72,13 @@ def further_rounds(came, settings, budget):
     estimate, number, value = first.estimate, 1, -np.inf
     if estimate is None:
         return messages, came, number, None
-    found, record, budget = _Plant.of(estimate), JointRecord.from_messages(messages), budget.part(_ROUNDS)
+    found, record, budget = _Plant.of(estimate), JointRecord.from_messages(messages), budget.part(TUNING.rounds_rounds)
     slices = dict(zip(record.names, record.partition.slices, strict=True))
     asked = [name for name, message in messages.items() if message.rest is not None]
-    while number < _MOST_ROUNDS and estimate.climb.converged and not budget.is_spent:
+    while number < TUNING.rounds_most_rounds and estimate.climb.converged and not budget.is_spent:
         states, covariances, log_likelihood = found.smoothed(record)
         before, value = value, log_likelihood + _rest(messages) * record.n_samples
-        if value - before < _LEAST_GAIN:
+        if value - before < TUNING.rounds_least_gain:
             break
         if not all(map(are_covariances, covariances)):
             warn_of_rounds(number)
@@ -147,7 +142,7 @@ class _Plant:
             objective = WithPrior(objective, Prior.for_units(own_A, own_Q, plant.partition, plant.n_samples))
         back = np.linalg.inv(plant.state_scale)
         start = Point.at(objective, plant.scaled(self._A), back @ self._Q @ back.T)
-        point = ascend(objective, Scoring(objective, self._structure, start), gain_tol=_CLOSE).point
+        point = ascend(objective, Scoring(objective, self._structure, start), gain_tol=TUNING.rounds_close).point
         A, Q = _without_last_bits(point.A, point.Q)
         return _Plant(
             plant.unscaled(A), plant.unscaled_covariance(Q), self._structure, self._has_prior, plant.state_scale
@@ -165,7 +160,7 @@ class _Plant:
 def _without_last_bits(A, Q):
     """A plant rounded so that machines which add in another order go on from the same one."""
     root = np.linalg.cholesky(Q)
-    root[np.diag_indices_from(root)] = np.maximum(np.diag(root), _LAST_BIT)
-    A, root = (np.rint(x / _LAST_BIT) * _LAST_BIT for x in (A, root))
+    root[np.diag_indices_from(root)] = np.maximum(np.diag(root), TUNING.rounds_last_bit)
+    A, root = (np.rint(x / TUNING.rounds_last_bit) * TUNING.rounds_last_bit for x in (A, root))
     n = len(Q)
     return np.hstack([cap_radius(A[:, :n], MAX_RADIUS), A[:, n:]]), root @ root.T

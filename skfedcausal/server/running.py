@@ -20,10 +20,9 @@ from .estimation.input_checks import check_independent
 from .estimation.scoring import Budget
 from .fitting import settings_of, with_knowledge
 from .joint import JointRecord, Scores, Standardised, usual_information
+from .tuning import TUNING
 
 _LAGS, _LEAST_LAGS, _NUMBERS = 442, 12, 2**22  # lags of products: most, fewest, numbers in them about
-_SAME = 1e-9  # relative difference of information matrices that is rounding
-_LEAST_SEEN = 0.75  # share of rows in which a unit's states have to be seen
 # settings of a LikelihoodServer that need all rows at once, with the values that do not
 _OF_BATCHES: dict[str, tuple] = {
     "fix_local": (False,),
@@ -294,7 +293,7 @@ def check_models(known, record, absent):
                 "out, or give `lost_units` and a batch that the unit is not asked about."
             )
         usual = usual_information(part)
-        if usual.shape != J.shape or np.abs(usual - J).max() > _SAME * np.abs(J).max():
+        if usual.shape != J.shape or np.abs(usual - J).max() > TUNING.running_same * np.abs(J).max():
             raise ValueError(
                 f"Unit {name!r} sees its states otherwise than in the batches before: its model, or the sensors that "
                 "it has, are not the same. Sums of both do not add; begin with its new model (`inspection.renew`)."
@@ -306,9 +305,10 @@ def filled_batch(server, record, messages):
     from .lagged.misfit import filled_record  # of batches with gaps
 
     for name, part in zip(record.names, record.parts, strict=True):
-        if part.patterns.any() and part.determined_rows.mean() < _LEAST_SEEN:
+        if part.patterns.any() and part.determined_rows.mean() < TUNING.running_least_seen:
             raise ValueError(
-                f"The sensors of unit {name!r} show its states in less than {_LEAST_SEEN:.0%} of the rows of this "
+                f"The sensors of unit {name!r} show its states in less than {TUNING.running_least_seen:.0%} of the "
+                "rows of this "
                 "batch, and the rest cannot be filled in. Leave the batch out, or give the unit fewer states."
             )
     if server.batches_ is None:

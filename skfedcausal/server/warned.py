@@ -4,11 +4,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ..callers import warn
-
-# a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
-# measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
-_DRIFT = 8.0
-_SLOW = 0.98
+from .tuning import TUNING
 
 
 def drifting_units(transition, slices, n_samples, *, in_blocks=False):
@@ -23,7 +19,7 @@ def drifting_units(transition, slices, n_samples, *, in_blocks=False):
 
 def _is_drift(values, n_samples):
     """Which eigenvalues of a plant cannot be told from those of a random walk."""
-    return np.abs(values) > max(1 - _DRIFT / n_samples, _SLOW)
+    return np.abs(values) > max(1 - TUNING.warned_drift / n_samples, TUNING.warned_slow)
 
 
 def warn_of_drift(drifting):

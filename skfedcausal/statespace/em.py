@@ -22,10 +22,9 @@ from .kalman import Recurrence, driven_recurrence
 from .matrices import cap_radius, floor_eigenvalues
 from .observation import patterns_of, rows_of_patterns
 from .riccati import filtered_covariance, predicted_covariance, stationary_covariance
+from .tuning import TUNING
 
-_RADIUS = 0.999
 _RIDGE = 1e-12  # of the moments' trace, where rows are too few to tell states apart
-_FLOOR = 1e-3  # of the largest eigenvalue: start of the expectation maximisation
 
 
 def expectation_maximisation(s, N, A, Q, starts=(0,), n_steps=20, support=None):
@@ -36,7 +35,7 @@ def expectation_maximisation(s, N, A, Q, starts=(0,), n_steps=20, support=None):
     J = np.linalg.inv(N)
     for _ in range(n_steps):
         now, before, cross = _expected_moments(s @ J, J, A, Q, starts)
-        A = cap_radius(_regression(before, cross, support), _RADIUS)
+        A = cap_radius(_regression(before, cross, support), TUNING.em_radius)
         Q = now - A @ cross.T - cross @ A.T + A @ before @ A.T
         Q = (Q + Q.T) / 2
     return A, Q
@@ -140,7 +139,7 @@ def partial_covariance(Y, start, *, max_iter=50, tol=1e-3):
     """
     patterns = _patterns(Y)
     n_rows = sum(count for _, count, _ in patterns)
-    covariance = floor_eigenvalues(start, _FLOOR * np.linalg.eigvalsh(start)[-1])
+    covariance = floor_eigenvalues(start, TUNING.em_floor * np.linalg.eigvalsh(start)[-1])
     for _ in range(max_iter):
         root = np.linalg.cholesky(covariance)
         updated = sum(_expected_products(covariance, *pattern) for pattern in patterns) / n_rows

@@ -7,14 +7,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from .matrices import hermitian, without_last_bits
+from .tuning import TUNING
 
 PIECE = 512  # rows of a series that stay in the second-level cache while all lags are formed
 _PIECE_COLUMNS = 32  # of a series with fewer columns more rows do
-_MANY_COLUMNS, _MANY_PRODUCTS = 16, 512  # and lags times columns, from which the way through Fourier transforms pays,
-_MOST_COLUMNS = 64  # that count there: of few lags the direct way is quicker, however many columns there are
-_LEAST_WINDOW, _IN_STEPS, _AT_ONCE = 64, 32, 2048  # rows of a window, and of windows taken together
-_NARROW = 4
-_LEARNED = 0.75  # share of every episode that is learned from, to judge by the rest
 
 
 def episodes(starts, n_samples):
@@ -29,7 +25,7 @@ def episode_lengths(starts, n_samples):
 
 def first_part(lengths):
     """Which rows to learn from, to judge by the others: the first three quarters of every episode."""
-    return np.concatenate([np.arange(length) < _LEARNED * length for length in lengths])
+    return np.concatenate([np.arange(length) < TUNING.episodes_learned * length for length in lengths])
 
 
 def inner_rows(n_samples, starts):
@@ -82,7 +78,7 @@ def column_mean(rows):
 
     The same to the last bit wherever the rows lie in memory.
     """
-    if rows.shape[1] < _NARROW:  # few columns of a wider table are added up in another order
+    if rows.shape[1] < TUNING.episodes_narrow:  # few columns of a wider table are added up in another order
         rows = np.ascontiguousarray(rows)
     return np.ones(len(rows)) @ rows / len(rows)
 
@@ -109,7 +105,10 @@ def lag_covariances(series, lags, starts=(0,), present=None):
     n_samples, n = series.shape
     sums = np.zeros((len(lags), n, n))
     for start, stop in episodes(starts, n_samples):
-        if n >= _MANY_COLUMNS and len(lags) * min(n, _MOST_COLUMNS) >= _MANY_PRODUCTS:
+        if (
+            n >= TUNING.episodes_many_columns
+            and len(lags) * min(n, TUNING.episodes_most_columns) >= TUNING.episodes_many_products
+        ):
             start += _add_fourier_products(sums, series[start:stop], lags)
         add_lag_products(sums, series[start:stop], lags)
     for k in np.flatnonzero(np.asarray(lags) == 0):
@@ -178,7 +177,7 @@ def _add_fourier_products(sums, series, lags):
     transforms; the windows' products at one frequency are one matrix product.
     """
     most, n = max(lags), series.shape[1]
-    window = max(-(-2 * most // _IN_STEPS) * _IN_STEPS, _LEAST_WINDOW)
+    window = max(-(-2 * most // TUNING.episodes_in_steps) * TUNING.episodes_in_steps, TUNING.episodes_least_window)
     width = window - most  # early rows of a window; circular products are those of the series up to `most`
     n_windows = max(len(series) - most, 0) // width
     if n_windows == 0:
@@ -189,7 +188,7 @@ def _add_fourier_products(sums, series, lags):
     k = len(frequencies)
     real, imaginary = np.zeros((k, n, n)), np.zeros((k, n, n))
     windows = sliding_window_view(series, window, axis=0)[: n_windows * width : width]
-    n_at_once = max(_AT_ONCE // window, 1)
+    n_at_once = max(TUNING.episodes_at_once // window, 1)
     for first in range(0, n_windows, n_at_once):
         rows = np.swapaxes(windows[first : first + n_at_once], 1, 2)  # (windows, rows, n)
         late = (transform @ rows).reshape(-1, 2, k, n)

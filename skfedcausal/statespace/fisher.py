@@ -6,12 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .matrices import hermitian
+from .tuning import TUNING
 
 _COLUMNS = 32  # columns of the information matrix formed at a time
-_TESTED = 2**22  # bytes of columns whose elements are tested at a time
-_CACHED = 2**20  # bytes of factors that are multiplied at a time
 _ROWS = 4  # rows of it formed at a time from the free elements alone
-_AT_ONCE = 32  # frequencies that are multiplied at a time
 _KEPT = 2**27  # bytes of columns against all elements that are kept; larger ones are formed row by row
 
 
@@ -51,8 +49,8 @@ class SpectralInformation:
         n = self.H.shape[-2]
         W = self.W[..., :n, :]
         own = np.empty(W.shape, dtype=W.dtype)
-        for k in range(0, W.shape[-3], _AT_ONCE):  # the conjugates of all frequencies are as much again
-            some = (..., slice(k, k + _AT_ONCE), slice(None), slice(None))
+        for k in range(0, W.shape[-3], TUNING.fisher_at_once):  # the conjugates of all frequencies are as much again
+            some = (..., slice(k, k + TUNING.fisher_at_once), slice(None), slice(None))
             np.matmul(W[some], hermitian(self.H[some]), out=own[some])
         if self.S is None:
             return own
@@ -147,7 +145,7 @@ class InformationColumns:
         n, row_bytes = len(self._U_right), free.n_elements * self._W_left.shape[2] * 8
         self.n_bytes = n * row_bytes
         self.is_large = self.n_bytes > _KEPT and not is_piece
-        most = _KEPT // 2 if self.is_large else _TESTED
+        most = _KEPT // 2 if self.is_large else TUNING.fisher_tested
         self.rows_at_once = min(max(most // max(row_bytes, 1), 1), n)
         self._all_transition = self._all_covariance = self._own_covariance = None
 
@@ -282,7 +280,7 @@ def _products(right, left, out, places=None):
     """
     n_columns = len(right[0][1])
     shapes = [(len(factors) * factors[0][0].shape[1], factors[0][0].shape[2]) for factors in (right, left)]
-    at_once = min(_COLUMNS, n_columns, max(_CACHED // (8 * sum(depth * n for depth, n in shapes)), 1))
+    at_once = min(_COLUMNS, n_columns, max(TUNING.fisher_cached // (8 * sum(depth * n for depth, n in shapes)), 1))
     buffers = [np.empty((at_once, *shape)) for shape in shapes]
     for start in range(0, n_columns, max(at_once, 1)):
         size = min(at_once, n_columns - start)

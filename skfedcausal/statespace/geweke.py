@@ -26,12 +26,8 @@ import numpy as np
 
 from .matrices import hermitian
 from .riccati import NotStationaryError, adjoint_lyapunov, filtered_covariance, predicted_covariance
+from .tuning import TUNING
 from .whittle import midpoints
-
-_CONVERGED = 1e-10
-_MAX_FREQUENCIES = 1 << 15
-_HARDLY = 1e-9  # share of information that is next to nothing
-_ROOTS = 1e-7  # mean of log |det T| that is rounding
 
 
 def geweke_measures(A, Q, J, partition):
@@ -65,7 +61,7 @@ def _predicted_without(A, J, Q, rows):
     try:
         return predicted_covariance(A, reduced, Q)
     except NotStationaryError:
-        reduced[rows, rows] = _HARDLY * J[rows, rows]
+        reduced[rows, rows] = TUNING.geweke_hardly * J[rows, rows]
         return predicted_covariance(A, reduced, Q)
 
 
@@ -178,10 +174,12 @@ def geweke_spectrum(A, Q, J, partition, effect, cause, *, conditional=True, n_fr
 
     n = n_frequencies or 64
     logs, roots = at(n)
-    while n_frequencies is None and n < _MAX_FREQUENCIES:
+    while n_frequencies is None and n < TUNING.geweke_max_frequencies:
         finer, finer_roots = at(2 * n)
-        settled = abs(finer_roots - roots) < _CONVERGED  # the mean of the measure follows its roots
+        settled = abs(finer_roots - roots) < TUNING.geweke_converged  # the mean of the measure follows its roots
         n, logs, roots = 2 * n, finer, finer_roots
         if settled:
             break
-    return GewekeSpectrum(midpoints(n), np.maximum(logs, 0.0), max(float(total), 0.0), bool(abs(roots) < _ROOTS))
+    return GewekeSpectrum(
+        midpoints(n), np.maximum(logs, 0.0), max(float(total), 0.0), bool(abs(roots) < TUNING.geweke_roots)
+    )

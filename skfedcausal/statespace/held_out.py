@@ -12,13 +12,11 @@ import numpy as np
 
 from .episodes import episodes
 from .partition import positions_of, slices_of
+from .tuning import TUNING
 
 N_LAGS = 2  # of every unit that grades look at: one or three tell less of the development networks
 LOCAL = 25  # rows of a piece with a level and slope of its own, which takes out moves slower than about ten rows
 _RIDGE = 1e-6  # of a column's own sum of squares: copies of a column share what both tell
-_LEAST = 1e-10  # sum of squares of a column that does not move
-_MOST_OTHERS = 8  # units that an effect is conditioned on, beside its own past
-_STILL = 1e-3  # of a standard deviation, below which a robust one is that of rows that stand still
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class BlockMoments:
     @cached_property
     def _ridge(self):
         diagonal = np.einsum("bii->i", self.sums)
-        ridge = _RIDGE * diagonal + _LEAST
+        ridge = _RIDGE * diagonal + TUNING.held_out_least
         ridge[self.now[0].start :] = 0.0
         return ridge
 
@@ -154,7 +152,7 @@ class BlockMoments:
         price = np.log(self.n_all).__mul__ if price is None else price
         left = [unit for unit in range(len(self.past)) if unit != effect]
         found: list[int] = []
-        while left and len(found) < _MOST_OTHERS:
+        while left and len(found) < TUNING.held_out_most_others:
             gains = self._gains_beyond(base, now, left)
             costs = price(len(now) * np.array([self.past[unit].stop - self.past[unit].start for unit in left]))
             worth = self.n_all * gains - costs
@@ -170,14 +168,14 @@ class BlockMoments:
         G = self.whole
         H = np.linalg.solve(G[np.ix_(base, base)], G[base])
         rest = G - G[:, base] @ H  # of all columns, less what the base tells of them
-        before = np.linalg.slogdet(rest[np.ix_(now, now)] + _LEAST * np.eye(len(now)))[1]
+        before = np.linalg.slogdet(rest[np.ix_(now, now)] + TUNING.held_out_least * np.eye(len(now)))[1]
         gains = np.zeros(len(units))
         for chosen, cols in _by_width([self.past[unit] for unit in units]):
             own, width = cols[:, :, None], cols.shape[1]
             cross = rest[own, now]
             size = rest[own, cols[:, None, :]] + self._ridge[cols][:, :, None] * np.eye(width)  # copies: nothing left
             after = rest[np.ix_(now, now)] - cross.transpose(0, 2, 1) @ np.linalg.solve(size, cross)
-            gains[chosen] = before - np.linalg.slogdet(after + _LEAST * np.eye(len(now)))[1]
+            gains[chosen] = before - np.linalg.slogdet(after + TUNING.held_out_least * np.eye(len(now)))[1]
         return gains
 
     def gains(self, effect, others, causes):
@@ -321,7 +319,7 @@ def huber_weights(news, limit):
     In plain ones of a column that stands still in most rows: each of its moves is unusual, and counts.
     """
     scale, spread = 1.4826 * np.median(np.abs(news), axis=0) + 1e-9, news.std(axis=0)
-    scale = np.where(scale > _STILL * spread, scale, spread)
+    scale = np.where(scale > TUNING.held_out_still * spread, scale, spread)
     size = np.sqrt(np.square(news / scale).mean(axis=1))
     return np.minimum(1.0, limit / np.maximum(size, 1e-9)) ** 2
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from .episodes import episodes
+from .tuning import TUNING
 
 BASES = ("linear", "spline")
 _KNOTS = (0.25, 0.5, 0.75)  # quantiles at which a spline may bend
-_INDEPENDENT = 1e-6  # share of a column's variance that the columns before it have to leave
 WEAK = 10.0  # F statistic below which an instrument says next to nothing (Staiger and Stock, 1997)
 _MOST_LAGS, _ROWS_PER_LAG = 20, 20  # of an instrument that its input follows, and rows of the record for each
 
@@ -55,7 +55,7 @@ def independent_columns(columns, name):
     for k, column in enumerate(centred.T):
         known = centred[:, kept]
         rest = column - known @ np.linalg.lstsq(known, column, rcond=None)[0] if kept else column
-        if rest @ rest > _INDEPENDENT * (column @ column):
+        if rest @ rest > TUNING.input_basis_independent * (column @ column):
             kept.append(k)
     if not kept:
         raise ValueError(

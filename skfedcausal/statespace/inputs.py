@@ -9,9 +9,9 @@ from .episodes import fourier_sums
 from .kalman import driven_recurrence
 from .matrices import eigen_root, floor_eigenvalues, sparse_diagonal, symmetric_root
 from .riccati import adjoint_lyapunov
+from .tuning import TUNING
 
 _MANY = 400  # states, from which on powers of a matrix cost more than all rows of an effect, one by one
-_NEGLIGIBLE = 1e-9  # share of the greatest contribution to an effect that one of its coefficients makes
 
 
 def input_term(B, u, starts=(0,)):
@@ -169,7 +169,7 @@ def _of_large_plant(response, rows, cols, covariance, wanted):
     What inputs hardly move does not count: of a thousand units one input reaches a few dozen.
     """
     reached = np.abs(response.regressors).max(axis=0)[cols] * np.sqrt(covariance.diagonal())
-    kept = reached > _NEGLIGIBLE * reached.max()
+    kept = reached > TUNING.inputs_negligible * reached.max()
     if not kept.any():  # a change of nothing
         return wanted[0]
     root, rows, cols = covariance.of(kept).root(), rows[kept], cols[kept]

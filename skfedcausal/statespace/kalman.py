@@ -17,15 +17,13 @@ from scipy.linalg.lapack import dgesv
 from .episodes import episodes
 from .matrices import remembered
 from .riccati import filtered_covariance, predicted_covariance, stationary_covariance
+from .tuning import TUNING
 
 _SETTLED = 1e-13  # relative distance to the steady covariance that is rounding
-_NEARLY_SETTLED = 1e-9  # distance at which standing still means that rounding is in the way
 _CACHE_BYTES = 1 << 19  # a chunk of a recurrence and its buffer stay in the second-level cache
 _CHUNK_BYTES = 1 << 28  # of the matrices of rows that are smoothed together
-_SCHEDULE_BYTES, _LEAST_STEPS = 1 << 26, 16  # of covariances that are kept until they settle, and how many at least
 FILTERED_BYTES = 1 << 24  # that are filtered together: few enough for their memory to be used again
 _CHUNK = 20_000  # rows that statsmodels filters together
-_RANK = 1e-12
 
 
 class CovarianceSchedule(NamedTuple):
@@ -58,13 +56,15 @@ def covariance_schedule(A, Q, J, P0=None, max_steps=100_000):
     eye = np.eye(len(A))
     scale = np.sqrt(np.maximum(settled.diagonal(), np.finfo(float).tiny))
     scale = np.outer(scale, scale)
-    most = max(_LEAST_STEPS, _SCHEDULE_BYTES // (16 * len(A) ** 2))  # later ones are as good as settled
+    most = max(
+        TUNING.kalman_least_steps, TUNING.kalman_schedule_bytes // (16 * len(A) ** 2)
+    )  # later ones are as good as settled
     max_steps = min(max_steps, most)
     predicted: list[np.ndarray] = []
     filtered: list[np.ndarray] = []
     distance, previous = np.abs((P - settled) / scale).max(), np.inf
     while distance > _SETTLED and len(predicted) < max_steps:
-        if distance < _NEARLY_SETTLED and distance >= previous:
+        if distance < TUNING.kalman_nearly_settled and distance >= previous:
             break
         _, _, Pf, _ = dgesv(eye + P @ J, P)
         predicted.append(P)
@@ -265,7 +265,7 @@ def pseudo_measurements(info):
     The designs are (n_patterns, n, n), the measurements (n_samples, n).
     """
     values, vectors = np.linalg.eigh(info.patterns)
-    kept = values > _RANK * np.maximum(values[:, -1:], 1e-300)
+    kept = values > TUNING.kalman_rank * np.maximum(values[:, -1:], 1e-300)
     root = np.sqrt(np.where(kept, values, 0.0))
     inverse = np.where(kept, 1 / np.where(kept, root, 1.0), 0.0)
     designs = root[:, :, None] * np.swapaxes(vectors, 1, 2)

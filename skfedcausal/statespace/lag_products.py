@@ -8,8 +8,8 @@ import numpy as np
 from .episodes import TransitionMoments, episodes, recentre_lag_sums, symmetric
 from .lagged.information import WINDOW, of_lowest, window_spectrum
 from .lagged.likelihood import LagSums
+from .tuning import TUNING
 
-_LEAST_WINDOW, _NUMBERS = 512, 2**21  # rows of a window, numbers of the windows that are taken together
 _MOST_ENDS = 2**24  # numbers in rows that are kept of the ends of episodes
 
 
@@ -20,10 +20,10 @@ def lag_products(series, n_lags):
     rows behind the end are zero.
     """
     n_samples, c = series.shape
-    window = max(1 << (4 * n_lags - 1).bit_length(), _LEAST_WINDOW)
+    window = max(1 << (4 * n_lags - 1).bit_length(), TUNING.lag_products_least_window)
     width = window - n_lags + 1  # early rows of a window
     n_windows = -(-n_samples // width)
-    at_once = max(_NUMBERS // (window * c), 1)
+    at_once = max(TUNING.lag_products_numbers // (window * c), 1)
     spectrum = np.zeros((window // 2 + 1, c, c), dtype=complex)
     for first in range(0, n_windows, at_once):
         count = min(at_once, n_windows - first)

@@ -11,31 +11,16 @@ import numpy as np
 from scipy.special import chdtrc, stdtrit
 
 from .episodes import lagged_rows
+from .tuning import TUNING
 
-_OVERTONES = 4
 _LAGS = 2  # rows of a sensor's own past whose innovations the clock has to predict more of
-_FOLDS = 10
-_LEVEL = 0.995  # of the gain on segments left out, one-sided
-_MOST_LINES = 3
-_SHARP = 20.0  # power of a line over the median of its neighbourhood, and
-_ALONE = 10.0  # over the largest power beside it
 _BESIDE = (3, 8)  # frequencies on either side that a line is alone among
-_NEAR = 40  # frequencies of the neighbourhood on either side
 _TINY = np.finfo(float).tiny
-_CYCLES = 8  # of a season in the record, at least
-_MOST_OVERTONES = 12
-_PERIOD_LEVEL = 1e-3  # chance of a period in a record without one
-_MOST_PERIODS = 4
-_PERIOD_LAGS = 12  # of a sensor beside which a period is looked for
-_FINER = 4  # frequencies between two of the Fourier transform
-_FEWEST_PERIODS = 3  # in the record: what is slower is a trend
-_ROUNDED = 1e-12  # of the largest value, what an autoregression leaves by rounding
-_AS_GOOD = 4.0  # less of the statistic at which a period of whole rows is taken as well
 
 
 def overtones(period):
     """Overtones of a season, as many as its period in rows resolves."""
-    return max(min(int(period / 2), _MOST_OVERTONES), 1)
+    return max(min(int(period / 2), TUNING.lines_most_overtones), 1)
 
 
 def season_columns(rows, period, n_overtones):
@@ -59,7 +44,7 @@ class Line:
 
     def columns(self, rows):
         """Cosines and sines."""
-        return season_columns(rows, self.period, max(1, min(_OVERTONES, int(self.period / 2))))
+        return season_columns(rows, self.period, max(1, min(TUNING.lines_overtones, int(self.period / 2))))
 
     def learned(self, Y, rows):
         """The season of a record, NaN where missing."""
@@ -92,7 +77,7 @@ def sharp_lines(Y, rows, starts, active):
     """Lines of a record that pay, in the order in which they are taken off; `active` are the columns that vary."""
     found: list[Line] = []
     rest = Y
-    while len(found) < _MOST_LINES and (period := sharp_period(rest[:, active], rows)) is not None:
+    while len(found) < TUNING.lines_most_lines and (period := sharp_period(rest[:, active], rows)) is not None:
         term = Line(period)
         if not pays(term, rest[:, active], rows, starts):
             break
@@ -104,16 +89,16 @@ def sharp_lines(Y, rows, starts, active):
 def pays(term, Y, rows, starts):
     """Whether a term predicts more of the innovations of the unit's own past than it costs, on segments left out."""
     innovations = _innovations(Y, starts)
-    if len(innovations) < 4 * _FOLDS:
+    if len(innovations) < 4 * TUNING.lines_folds:
         return False
     gains = []
-    for fold in np.array_split(np.arange(len(innovations)), _FOLDS):
+    for fold in np.array_split(np.arange(len(innovations)), TUNING.lines_folds):
         kept = np.ones(len(innovations), dtype=bool)
         kept[fold] = False
         predicted = term.predicted(innovations, rows, kept)[fold]
         gains.append(np.nanmean(np.square(innovations[fold]) - np.square(innovations[fold] - predicted)))
-    mean, error = np.mean(gains), np.std(gains, ddof=1) / np.sqrt(_FOLDS)
-    return bool(mean > stdtrit(_FOLDS - 1, _LEVEL) * error)
+    mean, error = np.mean(gains), np.std(gains, ddof=1) / np.sqrt(TUNING.lines_folds)
+    return bool(mean > stdtrit(TUNING.lines_folds - 1, TUNING.lines_level) * error)
 
 
 def _innovations(Y, starts):
@@ -156,14 +141,16 @@ def sharp_period(Y, rows):
     series = _evenly(Y, rows)
     n = len(series)
     power = (np.abs(np.fft.rfft(series * np.hanning(n)[:, None], axis=0)) ** 2).mean(axis=1) if series.size else []
-    if len(power) < _CYCLES + 2 * _NEAR:
+    if len(power) < TUNING.lines_cycles + 2 * TUNING.lines_near:
         return None
-    k = _CYCLES + np.arange(len(power) - _CYCLES - _BESIDE[1])
+    k = TUNING.lines_cycles + np.arange(len(power) - TUNING.lines_cycles - _BESIDE[1])
     around = np.lib.stride_tricks.sliding_window_view(power, _BESIDE[1] - _BESIDE[0] + 1).max(axis=1)
     beside = np.maximum(around[np.maximum(k - _BESIDE[1], 0)], around[k + _BESIDE[0]])
-    k = k[power[k] > _ALONE * beside]
-    ratio = np.array([power[j] / max(np.median(power[max(1, j - _NEAR) : j + _NEAR + 1]), _TINY) for j in k])
-    if not (ratio > _SHARP).any():
+    k = k[power[k] > TUNING.lines_alone * beside]
+    ratio = np.array(
+        [power[j] / max(np.median(power[max(1, j - TUNING.lines_near) : j + TUNING.lines_near + 1]), _TINY) for j in k]
+    )
+    if not (ratio > TUNING.lines_sharp).any():
         return None
     sharpest = int(k[ratio.argmax()])
     fine = np.arange(sharpest - 1, sharpest + 1.01, 0.05)
@@ -197,7 +184,7 @@ def found_periods(Y, rows):
     series[places] = np.nan_to_num(Y - np.nanmean(Y, axis=0))
     series = series[:, series.std(axis=0) > 0]
     periods: list[float] = []
-    while len(periods) < _MOST_PERIODS:
+    while len(periods) < TUNING.lines_most_periods:
         period = _strongest(series)
         if period is None:
             break
@@ -210,19 +197,19 @@ def found_periods(Y, rows):
 def _strongest(series):
     """Period of the strongest line that is significant, None without one."""
     n, d = series.shape
-    if n <= 4 * _PERIOD_LAGS:
+    if n <= 4 * TUNING.lines_period_lags:
         return None
-    frequencies = np.arange(1, _FINER * n // 2) / (_FINER * n)
-    slow = frequencies < _FEWEST_PERIODS / n
+    frequencies = np.arange(1, TUNING.lines_finer * n // 2) / (TUNING.lines_finer * n)
+    slow = frequencies < TUNING.lines_fewest_periods / n
     statistics = np.array([_scores(column, frequencies) for column in series.T])
     statistics[:, slow] = 0
     j, k = np.unravel_index(statistics.argmax(), statistics.shape)
-    if chdtrc(2, statistics[j, k]) * d * n * _FINER / 2 > _PERIOD_LEVEL:
+    if chdtrc(2, statistics[j, k]) * d * n * TUNING.lines_finer / 2 > TUNING.lines_period_level:
         return None
-    near = np.linspace(frequencies[k] - 1 / (_FINER * n), frequencies[k] + 1 / (_FINER * n), 41)
+    near = np.linspace(frequencies[k] - 1 / (TUNING.lines_finer * n), frequencies[k] + 1 / (TUNING.lines_finer * n), 41)
     best = _scores(series[:, j], near)
     found, whole = 1 / near[best.argmax()], np.round(1 / near[best.argmax()])
-    if _scores(series[:, j], np.array([1 / whole]))[0] > best.max() - _AS_GOOD:
+    if _scores(series[:, j], np.array([1 / whole]))[0] > best.max() - TUNING.lines_as_good:
         found = whole
     return float(found)
 
@@ -230,17 +217,20 @@ def _strongest(series):
 def _scores(y, frequencies):
     """Score statistic of a line at each frequency beside an autoregression."""
     n = len(y)
-    Z = np.column_stack([np.ones(n), lagged_rows(y[:, None], _PERIOD_LAGS)])[_PERIOD_LAGS:]
-    rest = y[_PERIOD_LAGS:] - Z @ np.linalg.lstsq(Z, y[_PERIOD_LAGS:], rcond=None)[0]
-    if rest.std() <= _ROUNDED * np.abs(y).max():
+    Z = np.column_stack([np.ones(n), lagged_rows(y[:, None], TUNING.lines_period_lags)])[TUNING.lines_period_lags :]
+    rest = y[TUNING.lines_period_lags :] - Z @ np.linalg.lstsq(Z, y[TUNING.lines_period_lags :], rcond=None)[0]
+    if rest.std() <= TUNING.lines_rounded * np.abs(y).max():
         return np.zeros(len(frequencies))  # the autoregression says all of it, lines and all
     basis = np.linalg.svd(Z, full_matrices=False)[0]
     both = _transform(np.column_stack([rest, basis]), frequencies)
-    twice = _transform(np.ones((n - _PERIOD_LAGS, 1)), 2 * frequencies)[:, 0]
+    twice = _transform(np.ones((n - TUNING.lines_period_lags, 1)), 2 * frequencies)[:, 0]
     score = np.stack([both[:, 0].real, both[:, 0].imag], axis=1)
     shared = np.stack([both[:, 1:].real, both[:, 1:].imag], axis=1)
     M = np.empty((len(frequencies), 2, 2))
-    M[:, 0, 0], M[:, 1, 1] = (n - _PERIOD_LAGS + twice.real) / 2, (n - _PERIOD_LAGS - twice.real) / 2
+    M[:, 0, 0], M[:, 1, 1] = (
+        (n - TUNING.lines_period_lags + twice.real) / 2,
+        (n - TUNING.lines_period_lags - twice.real) / 2,
+    )
     M[:, 0, 1] = M[:, 1, 0] = twice.imag / 2
     M -= shared @ np.swapaxes(shared, 1, 2)
     M += 1e-9 * n * np.eye(2)
@@ -250,7 +240,7 @@ def _scores(y, frequencies):
 
 def _transform(series, frequencies):
     """``sum_t s[t] exp(i 2 pi f t)`` at each frequency, shape (n_frequencies, n_columns)."""
-    n, m = len(series), _FINER * (len(series) + _PERIOD_LAGS)
+    n, m = len(series), TUNING.lines_finer * (len(series) + TUNING.lines_period_lags)
     places = frequencies * m
     if len(frequencies) > 100 and np.allclose(places, np.round(places)):
         whole = np.conj(np.fft.fft(series, m, axis=0))

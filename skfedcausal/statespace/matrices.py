@@ -12,10 +12,9 @@ from scipy.linalg.lapack import zpotrf, zpotri
 from scipy.sparse import csr_array
 from threadpoolctl import ThreadpoolController
 
-_FEW_ROWS, _KURTOSIS = 250, 8.0  # that kurtosis is judged by at least; standard errors that are far
+from .tuning import TUNING
+
 _MANY = 256  # columns of matrices from which more than one thread pays
-_WIDE = 16  # columns from which on Cholesky factors one by one are faster than a general inverse of a stack
-_LARGEST_KEPT = 2**25 - 2**13  # bytes of the largest array that glibc may keep when it is freed
 _SAID = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")  # the first one to all
 _END: ContextVar[float | None] = ContextVar("end", default=None)  # of what may take a limited time
 _controller = cache(ThreadpoolController)  # looking for libraries takes as long as a small fit
@@ -45,7 +44,7 @@ def keep_freed_memory():
     page that comes again is filled with zeros first: up to a tenth of a small fit. An array of the largest size that
     it learns from, which is never written to, costs nothing.
     """
-    np.empty(_LARGEST_KEPT, dtype=np.uint8)
+    np.empty(TUNING.matrices_largest_kept, dtype=np.uint8)
 
 
 class TimeUpError(RuntimeError):
@@ -101,7 +100,7 @@ def hermitian(x):
 def definite_inverses(matrices):
     """Inverses and log-determinants of complex Hermitian matrices (..., n, n) that should be positive definite."""
     n = matrices.shape[-1]
-    if n < _WIDE or not matrices.size:
+    if n < TUNING.matrices_wide or not matrices.size:
         return np.linalg.inv(matrices), np.linalg.slogdet(matrices)[1]
     inverses, logs = np.empty_like(matrices).reshape(-1, n, n), []
     for matrix, out in zip(matrices.reshape(-1, n, n), inverses, strict=True):
@@ -198,12 +197,8 @@ def symmetric_basis(p):
     return basis
 
 
-_LAST_BIT = 2.0**-30
-_TOP = 2.0**13  # scaled series reach 2**13 to 2**14; the largest half-precision number is 65504
 _SMALLEST = np.finfo(float).tiny
-_UNSEEN = 1e-12  # share of the largest information below which a direction counts as unseen
-_ROUNDING = 1e-6  # share of the variances by which rounding may make a matrix indefinite or asymmetric
-_LARGEST = 4 * (1 + _ROUNDING)  # variance in units between half and one standard deviation
+_LARGEST = 4 * (1 + TUNING.matrices_rounding)  # variance in units between half and one standard deviation
 
 
 def power_of_two(values):
@@ -217,7 +212,7 @@ def without_last_bits(S, scale):
 
     S is (..., n, n), `scale` (n,).
     """
-    unit = power_of_two(np.outer(scale, scale)) * _LAST_BIT
+    unit = power_of_two(np.outer(scale, scale)) * TUNING.matrices_last_bit
     return np.rint(S / unit) * unit
 
 
@@ -227,7 +222,7 @@ def scaled_columns(series, dtype):
     `series` is (n_samples, n), the scale (n,).
     """
     top = np.abs(series).max(axis=0, initial=0.0)
-    scale = np.maximum(power_of_two(top) / _TOP, _SMALLEST)
+    scale = np.maximum(power_of_two(top) / TUNING.matrices_top, _SMALLEST)
     return np.ascontiguousarray((series / scale).astype(dtype)), scale
 
 
@@ -241,7 +236,7 @@ def whitened_columns(z, J, dtype):
     """
     units = state_units(J[None])
     values, vectors = np.linalg.eigh(J / units[:, None] / units)
-    seen = values > _UNSEEN * max(values[-1], 0.0)
+    seen = values > TUNING.matrices_unseen * max(values[-1], 0.0)
     root = np.sqrt(np.where(seen, values, 1.0))
     rounded, scale = scaled_columns((z / units) @ vectors / root * seen, dtype)
     return rounded, (vectors * (root * scale * seen)).T * units
@@ -292,10 +287,10 @@ def are_covariances(matrices):
     with np.errstate(over="ignore"):
         scaled = matrices / units[:, None] / units
         largest = np.abs(scaled).max(initial=0.0)
-    if largest > _LARGEST or np.abs(scaled - scaled.swapaxes(1, 2)).max(initial=0.0) > _ROUNDING:
+    if largest > _LARGEST or np.abs(scaled - scaled.swapaxes(1, 2)).max(initial=0.0) > TUNING.matrices_rounding:
         return False
     try:
-        np.linalg.cholesky(scaled + len(units) * _ROUNDING * np.eye(len(units)))
+        np.linalg.cholesky(scaled + len(units) * TUNING.matrices_rounding * np.eye(len(units)))
     except np.linalg.LinAlgError:
         return False
     return True
@@ -306,8 +301,8 @@ def are_heavy(white):
 
     `white` is (n_samples, n).
     """
-    if len(white) < _FEW_ROWS:
+    if len(white) < TUNING.matrices_few_rows:
         return False
     squares = white**2
-    limit = 3 + _KURTOSIS * np.sqrt(24 / len(white))
+    limit = 3 + TUNING.matrices_kurtosis * np.sqrt(24 / len(white))
     return bool(((squares**2).mean(axis=0) > limit * squares.mean(axis=0) ** 2).any())

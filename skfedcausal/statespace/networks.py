@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+from .tuning import TUNING
 
 
 def _selu(z):
-    return _SELU_SCALE * np.where(z > 0, z, _SELU_ALPHA * np.expm1(np.minimum(z, 0.0)))
+    return TUNING.networks_selu_scale * np.where(z > 0, z, TUNING.networks_selu_alpha * np.expm1(np.minimum(z, 0.0)))
 
 
 def _selu_slope(z):
-    return _SELU_SCALE * np.where(z > 0, 1.0, _SELU_ALPHA * np.exp(np.minimum(z, 0.0)))
+    return TUNING.networks_selu_scale * np.where(z > 0, 1.0, TUNING.networks_selu_alpha * np.exp(np.minimum(z, 0.0)))
 
 
 def _logistic_slope(z):

@@ -15,16 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-_MAX_CONDITION = 1e12
+from .tuning import TUNING
+
 _PIECE = 1024  # rows of measurements that stay in cache
-_SAME = 1e-9  # relative difference of information matrices that is rounding
-_ROUNDING = 1e-11  # part of a precision that is rounding in a difference of two
-_LOSS = 1e-6  # part of a precision that a measurement cannot have taken away by rounding
 _LOG_2PI = np.log(2 * np.pi)
-_MAX_STEPS = 200  # of the search for sensor noise
 _TOLERANCE = 1e-6  # relative change of a noise variance, far below its standard error
-_MAX_LOG_STEP = 2.0
-_MAX_DAMPING = 1e12
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ def is_regular(J):
 
 def _are_regular(J):
     values = np.linalg.eigvalsh(J)
-    return (values[..., 0] > 0) & (values[..., 0] > values[..., -1] / _MAX_CONDITION)
+    return (values[..., 0] > 0) & (values[..., 0] > values[..., -1] / TUNING.observation_max_condition)
 
 
 def weights(C, R):
@@ -183,7 +178,7 @@ def information_from_filter(prior, prior_cov, posterior, posterior_cov):
     z, J = _without_rounding(z, (J + np.swapaxes(J, -1, -2)) / 2, np.abs(after).max())
     if J.ndim == 2:
         return Information(z, J[None])
-    grid = np.round(J / (_SAME * max(np.abs(J).max(), np.finfo(float).tiny)))
+    grid = np.round(J / (TUNING.observation_same * max(np.abs(J).max(), np.finfo(float).tiny)))
     _, index, counts = np.unique(grid.reshape(len(J), -1), axis=0, return_inverse=True, return_counts=True)
     index = index.reshape(-1)
     patterns = np.zeros((len(counts), *J.shape[1:]))
@@ -209,12 +204,12 @@ def _without_rounding(z, J, scale):
     `z` is (n_samples, n), `J` (n_patterns, n, n).
     """
     values, vectors = np.linalg.eigh(J)
-    if values.min() < -_LOSS * scale:
+    if values.min() < -TUNING.observation_loss * scale:
         raise ValueError(
             "A measurement has made the states less certain: the filtered covariance is larger than the "
             "predicted one. Give the covariances before and after each measurement, in this order."
         )
-    kept = (values > _ROUNDING * scale).astype(float)
+    kept = (values > TUNING.observation_rounding * scale).astype(float)
     if kept.all():
         return z, J
     right = np.swapaxes(vectors, -1, -2)
@@ -230,7 +225,7 @@ class NoiseFit(NamedTuple):
     n_steps: int
 
 
-def sensor_noise(G, C, floor, max_steps=_MAX_STEPS):
+def sensor_noise(G, C, floor, max_steps=TUNING.observation_max_steps):
     """Noise variances of maximum likelihood when the loadings are known and the states' covariance is not.
 
     The states' covariance is concentrated out: with ``W = R^-1 C (C' R^-1 C)^-1`` its maximum, given R, is
@@ -304,7 +299,7 @@ def _least(theta, profile, bounds, max_steps, tolerance):
         if trial[0] <= value:
             theta, (value, score, fisher) = theta + step, trial
             damping = max(damping / 10, 1e-12)
-        elif damping < _MAX_DAMPING:
+        elif damping < TUNING.observation_max_damping:
             damping *= 10
         else:  # no step of any length lowers the value any more: rounding is in the way
             return _Least(theta, value, True, n_steps)
@@ -360,5 +355,5 @@ def _scoring_step(theta, score, fisher, damping, low, high):
         H = fisher[np.ix_(free, free)]
         H[_diagonal(len(H))] += damping * (H.diagonal() + 1e-12 * max(H.trace(), np.finfo(float).tiny))
         step[free] = np.linalg.solve(H, score[free])
-    step = np.minimum(np.maximum(step, -_MAX_LOG_STEP), _MAX_LOG_STEP)
+    step = np.minimum(np.maximum(step, -TUNING.observation_max_log_step), TUNING.observation_max_log_step)
     return np.minimum(np.maximum(theta + step, low), high) - theta

@@ -14,19 +14,17 @@ import numpy as np
 
 from .episodes import episodes
 from .held_out import N_LAGS
+from .tuning import TUNING
 
 N_SEGMENTS = 14  # of sums that grades rest on: more are more equations, fewer less sure of gains
-_PARTS = 3  # series behind each other: of the lag covariances, and the two that grades rest on
 _LARGEST = 2**63  # of a number with a sign
-_LEAST_BITS = 12
 _PIECE = 512  # rows whose products of digits are exact in double precision: 2 * 22 + 9 bits
-_LIMB = 22
 
 
 def fraction_bits(n_rows):
     """Most binary places with which no sum of products over so many rows overflows."""
     bits = (math.isqrt((_LARGEST - 1) // n_rows) - 1).bit_length() - 1
-    if bits < _LEAST_BITS:
+    if bits < TUNING.ring_least_bits:
         raise ValueError(f"Secure sums over {n_rows} rows would have only {bits} binary places; give fewer rows.")
     return bits
 
@@ -65,8 +63,8 @@ def lagged_products(late, early, lags, starts=(0,)):
 
 def _limbs(series):
     """Digits of 22 bits of ring elements as real numbers, lowest first, shape (3, n_rows, p)."""
-    mask = np.uint64(2**_LIMB - 1)
-    return np.stack([((series >> np.uint64(_LIMB * k)) & mask).astype(float) for k in range(3)])
+    mask = np.uint64(2**TUNING.ring_limb - 1)
+    return np.stack([((series >> np.uint64(TUNING.ring_limb * k)) & mask).astype(float) for k in range(3)])
 
 
 def _product(left, right):
@@ -75,7 +73,7 @@ def _product(left, right):
     for place in range(3):
         for k in range(place + 1):
             part = (left[k].T @ right[place - k]).astype(np.uint64)
-            total += part << np.uint64(_LIMB * place)
+            total += part << np.uint64(TUNING.ring_limb * place)
     return total
 
 
@@ -101,7 +99,7 @@ class Sums:
     @property
     def n_rows(self):
         """Rows of the series."""
-        return sum(self.lengths) * (_PARTS if self.graded else 1)
+        return sum(self.lengths) * (TUNING.ring_parts if self.graded else 1)
 
     @property
     def n_sums(self):

@@ -24,26 +24,15 @@ from scipy.signal import lfilter
 from scipy.special import chdtri
 
 from .episodes import column_mean, episodes
+from .tuning import TUNING
 
 _LAGS, _UNDER_INPUTS = 2, 4  # of the autoregression, without inputs and with these: what they excite shows more of it
-_MEMORY = 8  # rows of an average of the past beside them, since noise of sensors hides slow states from few lags,
-# and rows for which inputs act: what an input does in later rows looks like a change of level from few of them
-_BLOCK, _MOST_BLOCKS = 50, 60  # rows between the first candidates, and how many of these there are at most
-_PER_COEFFICIENT = 4  # rows for each coefficient of an equation at least
 SHORTEST = 20  # rows between two changes, and between one and the end of an episode
 CHANCE = 1e-9  # of a change anywhere in a record without one
 _FIRST = 0.4  # share of the bar at the first look: a ramp is not yet one change
 _DURATIONS = (1, 3, 6, 12, 18, 26, 36, 48, 60, 75, 96, 128)  # rows that a change takes
 _WINDOW = 200  # rows by which a change is moved at most, or two blocks
-_PASSES = 4
-_AHEAD = 1.1  # times what slow waves explain that changes have to explain
 _SMALL = 1e-9  # share of the largest variance below which there is none
-_VISITED = 120  # rows of a level at least
-_SETTLING = 40  # rows after a switch that are not of the level yet, at most a quarter of those until the next one
-_LEAST = 20  # rows of a segment, where an episode begins or ends beside a switch
-_MOST_LEVELS = 4  # of a record that is cut into segments
-_ROUNDING = 1e-12  # of the mean of values, that differences of them are not told from
-_SELDOM = 0.01  # of all candidates together, where there is no change
 
 
 class Change(NamedTuple):
@@ -106,11 +95,11 @@ def segments_of(x, starts):
     found = []
     for a, b, level in zip(begins, ends, levels, strict=True):
         for start, stop in episodes(sorted({a, *(s for s in starts if a < s < b)}), b):
-            first = start + (min(_SETTLING, (stop - start) // 4) if start == a and a > 0 else 0)
-            if stop - first >= _LEAST:
+            first = start + (min(TUNING.segments_settling, (stop - start) // 4) if start == a and a > 0 else 0)
+            if stop - first >= TUNING.segments_least:
                 found.append(Segment(first, stop, level))
     sizes = np.bincount(levels, np.subtract(ends, begins))
-    return found if 1 < len(sizes) <= _MOST_LEVELS and sizes.min() >= _VISITED else []
+    return found if 1 < len(sizes) <= TUNING.segments_most_levels and sizes.min() >= TUNING.segments_visited else []
 
 
 class _Sums(NamedTuple):
@@ -139,20 +128,20 @@ class LevelRegression:
     def of(cls, x, starts, *, known=None, present=None, sections=None):
         """From series (n_samples, n), None where these are too many for their rows; see :func:`find_changes`."""
         sections = starts if sections is None else sections
-        n_known = 0 if known is None else (_MEMORY + 1) * known.shape[1]
-        n_lags, lead = (_UNDER_INPUTS, _MEMORY) if n_known else (_LAGS, _LAGS)
+        n_known = 0 if known is None else (TUNING.segments_memory + 1) * known.shape[1]
+        n_lags, lead = (_UNDER_INPUTS, TUNING.segments_memory) if n_known else (_LAGS, _LAGS)
         rows = np.concatenate([np.arange(min(a + lead, b), b) for a, b in episodes(starts, len(x))])
         if present is not None:
             rows = rows[np.all([present[rows - lag] for lag in range(n_lags + 1)], axis=0)]
-        n_blocks = min(_MOST_BLOCKS, len(rows) // _BLOCK)
+        n_blocks = min(TUNING.segments_most_blocks, len(rows) // TUNING.segments_block)
         n_coefficients = len(sections) + (n_lags + 1) * x.shape[1] + n_known + n_blocks
-        if n_blocks < 2 or len(rows) < _PER_COEFFICIENT * n_coefficients:
+        if n_blocks < 2 or len(rows) < TUNING.segments_per_coefficient * n_coefficients:
             return None
         level = column_mean(x)
         x = _whitened(x - level, np.abs(level))
         now, *before = (x[rows - lag] for lag in range(n_lags + 1))
         before.append(_smoothed(x, starts)[rows - 1])
-        before += [known[rows - lag] for lag in range(_MEMORY + 1)] if n_known else []
+        before += [known[rows - lag] for lag in range(TUNING.segments_memory + 1)] if n_known else []
         lagged, inside = np.column_stack(before), np.zeros((len(rows), len(sections)))
         borders = np.searchsorted(rows, [*sections, len(x)])
         for section, (a, b) in enumerate(zip(borders[:-1], borders[1:], strict=True)):
@@ -170,7 +159,7 @@ class LevelRegression:
         if not self._may_change(found, _FIRST * bar):
             return []
         found = self._kept(found, _FIRST * bar)
-        for _ in range(_PASSES if found else 0):
+        for _ in range(TUNING.segments_passes if found else 0):
             before, found = found, self._kept(self._moved(found), bar)
             if found == before:
                 break
@@ -228,7 +217,7 @@ class LevelRegression:
 
     def _candidates(self):
         """Sudden changes at the rows that blocks, of about one length in every episode, begin with."""
-        found, length = [], max(_BLOCK, self.n_samples // _MOST_BLOCKS)
+        found, length = [], max(TUNING.segments_block, self.n_samples // TUNING.segments_most_blocks)
         for a, b in episodes(self._starts, self.n_samples):
             found += np.linspace(a, b, max((b - a) // length, 1), endpoint=False).astype(int).tolist()
         apart = np.abs(np.subtract.outer(found, self._sections)).min(axis=1) >= SHORTEST
@@ -240,7 +229,7 @@ class LevelRegression:
             return False
         sums, n = self._sums(candidates), len(self.rows)
         alone = np.square(sums.products).sum(axis=1) / np.maximum(sums.squares.diagonal(), _SMALL * n)
-        by_chance = chdtri(len(candidates) * self._k, _SELDOM)
+        by_chance = chdtri(len(candidates) * self._k, TUNING.segments_seldom)
         return n * np.log1p(alone.max() / n) > bar or self._ratio(sums.squares, sums.products) > by_chance
 
     def _kept(self, changes, bar):
@@ -298,7 +287,7 @@ class LevelRegression:
     def _moved(self, changes):
         """Changes, one after the other, in the rows in which they explain most beside the others."""
         changes = list(changes)
-        window = max(_WINDOW, 2 * self.n_samples // _MOST_BLOCKS)
+        window = max(_WINDOW, 2 * self.n_samples // TUNING.segments_most_blocks)
         for k, change in enumerate(changes):
             first, end = self._section(change)
             before = [other.stop + SHORTEST for other in changes[:k] if first <= other.start]
@@ -351,7 +340,7 @@ class LevelRegression:
         left, found = self.errors - columns @ effects, np.empty(len(changes))
         calm = np.ones(len(self.rows), dtype=bool)  # rows in which sensors jump, and the past has them, are no noise
         for change in changes:
-            calm &= (self.rows < change.start) | (self.rows >= change.stop + _MEMORY)
+            calm &= (self.rows < change.start) | (self.rows >= change.stop + TUNING.segments_memory)
         for k in range(len(changes)):
             scores = weights[calm, k, None] * left[calm]
             variance = scores.T @ scores + _SMALL * np.eye(self._k) * np.square(scores).sum()
@@ -378,7 +367,7 @@ class LevelRegression:
 
 def _smoothed(x, starts):
     """Exponential average of series over the rows before and at each, (n_samples, n)."""
-    found, rate = np.empty_like(x), 1 - 1 / _MEMORY
+    found, rate = np.empty_like(x), 1 - 1 / TUNING.segments_memory
     for a, b in episodes(starts, len(x)):
         if a < b:
             found[a:b] = lfilter([1 - rate], [1, -rate], x[a:b], axis=0, zi=rate * x[a : a + 1])[0]
@@ -389,7 +378,7 @@ def _whitened(columns, of=0.0):
     """Series of unit covariance that span columns of mean zero, without what is rounding of values as large as `of`."""
     covariance = columns.T @ columns / max(len(columns), 1)
     spread = np.sqrt(covariance.diagonal())
-    moves = spread > _ROUNDING * of
+    moves = spread > TUNING.segments_rounding * of
     spread = spread[moves]
     values, axes = np.linalg.eigh(covariance[np.ix_(moves, moves)] / np.outer(spread, spread))
     large = values > _SMALL * values.max(initial=0)

@@ -35,8 +35,8 @@ from .kalman import (
     step_drive,
 )
 from .riccati import stationary_covariance
+from .tuning import TUNING
 
-_LIGHT = 8  # steps of information from row to row that cost as much as one of everything
 _SETTLED = 1e-14
 
 
@@ -123,7 +123,7 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
         found.value += float(log_likelihood_terms(schedule, z[rows], 0.0, total).sum())
         found.n_steps += min(schedule.n_transient, stop - start)
         back = _backward(schedule, z[rows] - total @ J, steps)
-        found.n_steps += len(back.before) // _LIGHT
+        found.n_steps += len(back.before) // TUNING.smoother_light
         smoothed = predicted + back.pushed
         own_inputs = None if inputs is None else inputs[rows][:-1]
         found.add(back.scores[1:], smoothed[:-1], back.N_carried, back.N_sum, own_inputs)

@@ -6,12 +6,10 @@ import numpy as np
 from scipy.special import gammaln
 
 from .matrices import are_heavy
+from .tuning import TUNING
 
 _FREEDOMS = np.array([1.5, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 20.0, 50.0])
 _MOST_ROWS = 5000  # that tails are learned from
-_STEPS = 30  # of the fixed point of a scale, which converges by a third at least
-_LEAST_SIZE = 1e-3  # of the scale of a component: values that come again exactly have no density
-_LEAST_GAIN = 5.0  # log-likelihood beyond the penalty of two numbers
 
 
 def heavy_tails(white):
@@ -55,13 +53,13 @@ def _component(x):
     `x` is (n_samples,).
     """
     squares = x[:, None] ** 2
-    variance = np.full(len(_FREEDOMS), max(np.median(squares), _LEAST_SIZE**2))
-    for _ in range(_STEPS):
+    variance = np.full(len(_FREEDOMS), max(np.median(squares), TUNING.tails_least_size**2))
+    for _ in range(TUNING.tails_steps):
         variance = np.mean((_FREEDOMS + 1) / (_FREEDOMS + squares / variance) * squares, axis=0)
-        variance = np.maximum(variance, _LEAST_SIZE**2)
+        variance = np.maximum(variance, TUNING.tails_least_size**2)
     found = _log_t(x[:, None], _FREEDOMS, np.sqrt(variance)).sum(axis=0)
     best = int(found.argmax())
     gain = found[best] + 0.5 * (x @ x + len(x) * np.log(2 * np.pi))
-    if gain < _LEAST_GAIN + np.log(len(x)):
+    if gain < TUNING.tails_least_gain + np.log(len(x)):
         return np.inf, 1.0
     return _FREEDOMS[best], np.sqrt(variance[best])

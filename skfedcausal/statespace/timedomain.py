@@ -20,10 +20,10 @@ from .matrices import check_time, hermitian, spectral_radius
 from .partition import diagonal_blocks
 from .riccati import adjoint_lyapunov, predicted_covariance, stationary_covariance
 from .smoother import smooth
+from .tuning import TUNING
 from .whittle import frequencies_of_states, midpoints, transfer
 
 _FORGOTTEN = 1e-3  # what a filter may still remember where derivatives stop going back
-_MOST_STEPS = 400
 _PIECE = 2**21  # numbers in the matrices of the rows that are taken together
 
 
@@ -156,7 +156,7 @@ def steps_remembered(A, Q, J):
     """Rows over which derivatives go back: as long as the filter remembers."""
     P = predicted_covariance(A, J, Q)
     radius = float(spectral_radius(A @ np.linalg.inv(np.eye(len(Q)) + P @ J)))
-    return min(int(np.ceil(np.log(_FORGOTTEN) / np.log(max(radius, 1e-6)))), _MOST_STEPS)
+    return min(int(np.ceil(np.log(_FORGOTTEN) / np.log(max(radius, 1e-6)))), TUNING.timedomain_most_steps)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,10 @@ from scipy.linalg import fractional_matrix_power
 from .episodes import TransitionMoments, episodes, lag_covariances
 from .matrices import absolute_values, cap_radius, floor_eigenvalues, spectral_radius, symmetric_basis
 from .riccati import stationary_covariance
+from .tuning import TUNING
 from .whittle import WhittleLikelihood
 
-_START_RADIUS = 0.98
 _MAX_RADIUS = 0.999
-_START_FLOOR = 0.05  # share of the sample variance a start leaves to the states at least
-_NOISE_FLOOR = 1e-3  # share of a slow unit's state variance that is process noise at least
-_COVARIANCE_FLOOR = 0.02  # share of the previous trace below which a step may not take an eigenvalue
 
 
 def moment_start(moments, N):
@@ -33,12 +30,12 @@ def errors_in_variables(G0, G1, N):
     if G0.shape[-1] > p:  # what inputs do not explain of the states must stay positive, also under feedback
         with_inputs = G0[..., :p, p:]
         explained = with_inputs @ np.linalg.solve(G0[..., p:, p:], np.swapaxes(with_inputs, -1, -2))
-    rest = floor_eigenvalues(G0[..., :p, :p] - N - explained, _START_FLOOR * scale)
+    rest = floor_eigenvalues(G0[..., :p, :p] - N - explained, TUNING.units_start_floor * scale)
     G0[..., :p, :p] = rest + explained
     A = np.swapaxes(np.linalg.solve(G0, np.swapaxes(G1, -1, -2)), -1, -2)
-    A[..., :p] = cap_radius(A[..., :p], _START_RADIUS)
+    A[..., :p] = cap_radius(A[..., :p], TUNING.units_start_radius)
     carried = A @ G0 @ np.swapaxes(A, -1, -2)
-    Q = floor_eigenvalues(G0[..., :p, :p] - carried, 0.1 * _START_FLOOR * scale)
+    Q = floor_eigenvalues(G0[..., :p, :p] - carried, 0.1 * TUNING.units_start_floor * scale)
     return A, Q
 
 
@@ -133,7 +130,7 @@ def _line_search(likelihood, current, A, Q, step_A, step_Q, n_halvings=12):
 
     A and `step_A` are (n_units, p, c), Q and `step_Q` (n_units, p, p).
     """
-    floor = _COVARIANCE_FLOOR * np.trace(Q, axis1=-2, axis2=-1) / Q.shape[-1]
+    floor = TUNING.units_covariance_floor * np.trace(Q, axis1=-2, axis2=-1) / Q.shape[-1]
     length = np.ones(len(A))
     for _ in range(n_halvings):
         scale = length[:, None, None]
@@ -188,5 +185,5 @@ def slow_start(scores, present, N, starts, period, n_lags):
     fit = fit_units(moments.blocks([slice(0, own.shape[1])]), N[None])
     A = cap_radius(fractional_matrix_power(fit.A[0], 1 / period).real, _MAX_RADIUS)
     states = stationary_covariance(fit.A[0], fit.Q[0])
-    Q = floor_eigenvalues(states - A @ states @ A.T, _NOISE_FLOOR * np.trace(states) / len(states))
+    Q = floor_eigenvalues(states - A @ states @ A.T, TUNING.units_noise_floor * np.trace(states) / len(states))
     return A, Q

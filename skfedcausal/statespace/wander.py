@@ -10,14 +10,11 @@ from functools import lru_cache
 import numpy as np
 from scipy.fft import dct, idct
 
+from .tuning import TUNING
+
 _FAST = 30.0  # rows: what is faster tells directions that no state moves
-_BANDS = 6  # of the faster frequencies, in which noise is equally large
-_AS_WHITE = 1.5  # of the scatter that white noise has between these bands
 _FEWEST_ROWS, _MOST_ROWS = 300, 10_000  # that are looked at
-_CLEAR = 10.0  # twice the log-likelihood of a walk beside none; 2.8 is the most of 120 units of sensors that stay
 _STEPS = np.geomspace(1e-3, 1, 46)  # of walks, in deviations of the white noise
-_ALIKE = 1e-8  # of the largest variance, below which a direction says what others do
-_CUT = 1.5  # times the frequency at which a walk is as large as the noise
 
 
 def walk_step(series):
@@ -37,10 +34,10 @@ def walk_step(series):
     white, moved = np.hsplit(waves[:slowest] @ axes, [n_white])
     rest = _without(white, moved, np.ones(slowest))
     step, gain = _likeliest(_but_the_largest(rest), n)
-    if gain < _CLEAR / 2:
+    if gain < TUNING.wander_clear / 2:
         return 0.0
     rest = _without(white, moved, 1 / np.sqrt(1 + step**2 * _walk(slowest, n)))
-    if _likeliest(_but_the_largest(rest), n)[1] < _CLEAR:
+    if _likeliest(_but_the_largest(rest), n)[1] < TUNING.wander_clear:
         return 0.0
     return _likeliest(rest, n)[0]
 
@@ -63,12 +60,12 @@ def _white_first(fast):
     `fast` is (n_frequencies, d), the directions (d, k).
     """
     n, (sizes, axes) = len(fast), np.linalg.eigh(fast.T @ fast / len(fast))
-    kept = sizes > _ALIKE * max(sizes[-1], np.finfo(float).tiny)
+    kept = sizes > TUNING.wander_alike * max(sizes[-1], np.finfo(float).tiny)
     axes = axes[:, kept] / np.sqrt(sizes[kept])
-    bands = np.array([band.T @ band / len(band) for band in np.array_split(fast @ axes, _BANDS)])
+    bands = np.array([band.T @ band / len(band) for band in np.array_split(fast @ axes, TUNING.wander_bands)])
     unlike = bands - np.eye(axes.shape[1])
     values, turn = np.linalg.eigh((unlike @ unlike).mean(axis=0))
-    return axes @ turn, int((values < _AS_WHITE * len(values) * _BANDS / n).sum())
+    return axes @ turn, int((values < TUNING.wander_as_white * len(values) * TUNING.wander_bands / n).sum())
 
 
 def _without(white, moved, weights):
@@ -102,7 +99,7 @@ def _likeliest(waves, n):
 
 def cut_of(step):
     """Period in rows from which on a walk of that step is taken off; infinite without one."""
-    return 2 * np.pi / (_CUT * step) if step > 0 else np.inf
+    return 2 * np.pi / (TUNING.wander_cut * step) if step > 0 else np.inf
 
 
 def moving_level(series, period):

@@ -13,15 +13,7 @@ import pandas as pd
 from ..callers import warn
 from ..estimators._stream_batches import StreamWarning
 from .records import as_frame, as_record, microseconds
-
-_FAR = 3  # periods after the last row, from which on a row is not believed alone
-_REORDERED = 10  # periods between neighbours that came in no order
-_AHEAD = 86_400 * 10**6  # microseconds before now that the first row may be ahead
-_REMEMBERED = 5000  # rows that are known again when they come twice
-_STEPS = 31  # between rows, whose median is the period
-_HOLE = 50  # periods without rows that may be filled late; in longer ones a clock was set
-_BELIEVED = 5  # steps that a period which was given counts as
-_JUMPS = 64  # of the source's clock that are remembered
+from .tuning import TUNING
 
 
 class Clock:
@@ -60,12 +52,14 @@ class Clock:
 
     def __init__(self, period=None, now=time.time):
         self._now = now
-        known = [] if period is None else [int(pd.Timedelta(period) / pd.Timedelta("1us"))] * _BELIEVED
-        self._steps: deque[int] = deque(known, maxlen=_STEPS)
+        known = [] if period is None else [int(pd.Timedelta(period) / pd.Timedelta("1us"))] * TUNING.clock_believed
+        self._steps: deque[int] = deque(known, maxlen=TUNING.clock_steps)
         self._usual: float | None = None  # the median of the steps, where it is known
         self._last: int | None = None  # as it was given
         self._offset = 0  # what is added to times of the source
-        self._jumps: deque[tuple[int, int]] = deque([(0, 0)], maxlen=_JUMPS)  # first time given with an offset, and it
+        self._jumps: deque[tuple[int, int]] = deque(
+            [(0, 0)], maxlen=TUNING.clock_jumps
+        )  # first time given with an offset, and it
         self._held: pd.DataFrame | None = None  # a row that no other agrees with yet
         self._seen: dict[int, int] = {}  # checksums of the last rows by their times
         self.counts = {"doubled": 0, "late": 0, "alone": 0, "set": 0}
@@ -124,10 +118,10 @@ class Clock:
     @state.setter
     def state(self, kept):
         self._last, self._offset = kept["last"], kept["offset"]
-        self._jumps = deque(map(tuple, kept["jumps"]), maxlen=_JUMPS)
+        self._jumps = deque(map(tuple, kept["jumps"]), maxlen=TUNING.clock_jumps)
         self._held = None if kept["held"] is None else as_frame(kept["held"], kept["held"]["columns"])
         self._seen, self.counts = dict(kept["seen"]), dict(kept["counts"])
-        self._steps, self._usual = deque(kept["steps"], maxlen=_STEPS), None
+        self._steps, self._usual = deque(kept["steps"], maxlen=TUNING.clock_steps), None
 
     # -- rows as they should be ----------------------------------------------------------------------
 
@@ -135,7 +129,7 @@ class Clock:
         """Whether rows follow the last one and each other."""
         if self._last is None:
             steps = np.diff(times)
-            if times[0] - _AHEAD > self._now() * 1e6:
+            if times[0] - TUNING.clock_ahead > self._now() * 1e6:
                 return False
         elif len(times) == 1:
             return 0 < int(times[0]) + self._offset - self._last <= self._far()
@@ -144,13 +138,13 @@ class Clock:
         return bool(((steps > 0) & (steps <= self._far(steps))).all())
 
     def _far(self, steps=()):
-        return _FAR * self._usual_step(steps)
+        return TUNING.clock_far * self._usual_step(steps)
 
     def _usual_step(self, steps=()):
         """Microseconds between two rows, of new ones where there are none yet."""
         if self._usual is not None:
             return self._usual
-        known = self._steps or [step for step in islice(steps, _STEPS) if step > 0]
+        known = self._steps or [step for step in islice(steps, TUNING.clock_steps) if step > 0]
         usual = float(np.median(known)) if len(known) else np.inf
         self._usual = usual if self._steps else None
         return usual
@@ -159,22 +153,22 @@ class Clock:
         if step != self._usual:  # which is known
             self._steps.append(max(int(step), 1))
             self._usual = None
-        elif len(self._steps) < _STEPS or self._steps[0] != step:
+        elif len(self._steps) < TUNING.clock_steps or self._steps[0] != step:
             self._steps.append(int(step))
 
     def _learn(self, times):
         """Take note of the steps between rows."""
         before = [] if self._last is None else [self._last - self._offset]
-        for one, other in pairwise([*before, *times[-_STEPS - 1 :].tolist()]):
+        for one, other in pairwise([*before, *times[-TUNING.clock_steps - 1 :].tolist()]):
             self._add_step(other - one)
 
     def _remember(self, times, frame):
-        checks = _checksums(frame if len(frame) <= _REMEMBERED else frame[-_REMEMBERED:])
-        self._seen.update(zip(times[-_REMEMBERED:].tolist(), checks, strict=True))
+        checks = _checksums(frame if len(frame) <= TUNING.clock_remembered else frame[-TUNING.clock_remembered :])
+        self._seen.update(zip(times[-TUNING.clock_remembered :].tolist(), checks, strict=True))
         self._forget()
 
     def _forget(self):
-        while len(self._seen) > _REMEMBERED:
+        while len(self._seen) > TUNING.clock_remembered:
             del self._seen[next(iter(self._seen))]
 
     # -- rows that are not ---------------------------------------------------------------------------
@@ -228,7 +222,7 @@ class Clock:
 
     def _fits(self, at):
         if self._last is None:
-            return at - _AHEAD <= self._now() * 1e6
+            return at - TUNING.clock_ahead <= self._now() * 1e6
         return 0 < self._step(at) <= self._far()
 
     def _set_to(self, at):
@@ -247,13 +241,13 @@ class Clock:
         place = bisect_left(known, at)
         if not 0 < place < len(known) or at in self._seen:
             return False
-        return 1.5 < (known[place] - known[place - 1]) / self._usual_step() <= _HOLE
+        return 1.5 < (known[place] - known[place - 1]) / self._usual_step() <= TUNING.clock_hole
 
     def _in_order(self, frame, times):
         """Rows sorted by time between places where the clock jumps."""
         steps = np.diff(times)
         usual = self._usual_step(np.abs(steps))
-        cuts = np.flatnonzero(np.abs(steps) > _REORDERED * usual) + 1
+        cuts = np.flatnonzero(np.abs(steps) > TUNING.clock_reordered * usual) + 1
         parts = np.split(np.arange(len(times)), cuts)
         order = np.concatenate([part[np.argsort(times[part], kind="stable")] for part in parts])
         return frame.iloc[order], times[order]

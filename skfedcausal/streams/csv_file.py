@@ -18,12 +18,11 @@ from ..containers.layout import listed
 from ..estimators._stream_batches import say_and_go_on
 from .cells import Stamps, number_of
 from .clock import on_clock
+from .tuning import TUNING
 
 _SEPARATORS = ";\t|,"
-_AT_ONCE = 1 << 22  # bytes that are read in one look
 _LONGEST = 1 << 20  # bytes of a line
 _PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
-_MARK = 64  # bytes before a place in a file by which it is known again
 
 
 def follow_csv(
@@ -174,7 +173,7 @@ class Tail:
         `end` is what :meth:`parts` told of that line: how much of what was read last comes after it.
         """
         here = len(self._looked) - end
-        mark = self._looked[max(here - _MARK, 0) : here]
+        mark = self._looked[max(here - TUNING.csv_file_mark, 0) : here]
         return {"file": self._number, "at": self._at - end, "mark": mark.hex(), "head": head.text}
 
     def parts(self):
@@ -227,7 +226,7 @@ class Tail:
     def _advance(self, text):
         self._at += len(text)
         self._looked = self._mark + text
-        self._mark = self._looked[-_MARK:]
+        self._mark = self._looked[-TUNING.csv_file_mark :]
 
     def _new(self):
         """Bytes that were not read yet."""
@@ -256,7 +255,7 @@ class Tail:
 
     def _read(self):
         self._file.seek(self._at)
-        return self._file.read(_AT_ONCE)
+        return self._file.read(TUNING.csv_file_at_once)
 
     def _goes_on(self):
         """Whether what was read of the file is still there."""

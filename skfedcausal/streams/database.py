@@ -12,8 +12,8 @@ from ..estimators._stream_batches import say_and_go_on
 from ..optional import import_optional
 from .cells import Stamps, number_of
 from .clock import on_clock
+from .tuning import TUNING
 
-_AT_ONCE = 500  # rows of a look
 _POLL = 1.0  # seconds between two looks
 _CALLS = {"connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3}  # of libpq
 _ALIVE = dict.fromkeys(("postgresql", "postgresql+psycopg", "postgresql+psycopg2"), _CALLS)
@@ -112,7 +112,7 @@ class Table:
         order = self._table.c[self.order]
         if isinstance(place, str) and order.type.python_type is datetime:  # as it was kept in a file
             place = datetime.fromisoformat(place)
-        query = self._sql.select(self._table).order_by(order).limit(_AT_ONCE)
+        query = self._sql.select(self._table).order_by(order).limit(TUNING.database_at_once)
         with self._engine.connect() as connection:
             found = connection.execute(query if place is None else query.where(order > place))
             return list(found.keys()), [tuple(row) for row in found]

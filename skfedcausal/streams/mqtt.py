@@ -14,13 +14,11 @@ from ..optional import import_optional
 from .cells import Stamps, number_of
 from .clock import on_clock
 from .parts import Parts
+from .tuning import TUNING
 
-_PATIENCE = 0.2  # seconds that a row waits for the units that are missing from it
 _TIMES = ("time", "timestamp", "ts")
 _LONGEST = 1 << 22  # bytes of a message
 _MOST_ROWS = 4096  # of a batch
-_KEEP_ALIVE = 30  # seconds
-_LOOK = 0.05  # seconds between two looks whether rows have waited long enough
 
 
 def follow_mqtt(
@@ -30,7 +28,7 @@ def follow_mqtt(
     port: int | None = None,
     units: Sequence[str] | None = None,
     wait: float | None = None,
-    patience: float = _PATIENCE,
+    patience: float = TUNING.mqtt_patience,
     client: Any = None,
     words: Sequence[str] = (),
     user: str | None = None,
@@ -132,7 +130,7 @@ def mqtt_rows(client, host, port, topic, rows, wait=None, lasting=False):
     client.on_connect, client.on_disconnect = subscribe, lost
     client.on_message = lambda _client, _data, message: came.put(message)
     try:
-        client.connect(host, port, keepalive=_KEEP_ALIVE, **connecting(client, lasting))
+        client.connect(host, port, keepalive=TUNING.mqtt_keep_alive, **connecting(client, lasting))
     except OSError as error:
         problem = f"There is no broker at {host}:{port} ({error})"
         raise ConnectionError(f"{problem}. Is it running, and is that its port?") from error
@@ -161,7 +159,7 @@ def _batches(client, came, rows, wait):
     unsafe: list = []  # messages of rows that were not given yet
     while True:
         try:
-            message = came.get(timeout=_LOOK)
+            message = came.get(timeout=TUNING.mqtt_look)
             if isinstance(message, Exception):
                 if not begun:
                     raise message

@@ -14,11 +14,9 @@ from ..optional import import_optional
 from .cells import Stamps, number_of
 from .clock import on_clock
 from .parts import Parts
+from .tuning import TUNING
 
-_PATIENCE = 0.5  # seconds that a row waits for values of its time
-_LOOK = 0.05  # seconds between two looks at what came
 _AGAIN = 1.0  # seconds until a lost server is called again
-_QUEUED = 1000  # values of a node that the server keeps between two messages
 _MOST_ROWS = 4096  # of a batch
 
 
@@ -27,7 +25,7 @@ def follow_opcua(
     nodes: Any,
     *,
     wait: float | None = None,
-    patience: float = _PATIENCE,
+    patience: float = TUNING.opcua_patience,
     period: float = 100.0,
     user: str | None = None,
     password: str | None = None,
@@ -77,13 +75,13 @@ def follow_opcua(
     yield from on_clock(opcua_rows(subscription, Stamps("UTC"), wait=wait, patience=patience), clock)
 
 
-def opcua_rows(subscription, stamps, *, wait=None, patience=_PATIENCE):
+def opcua_rows(subscription, stamps, *, wait=None, patience=TUNING.opcua_patience):
     """Rows as they are complete; None where nothing is new. There is no place to go on from."""
     parts, last = Parts(subscription.nodes, patience, held=True), time.monotonic()
     subscription.start()
     try:
         while True:
-            came = subscription.take(_LOOK)
+            came = subscription.take(TUNING.opcua_look)
             for name, moment, value in came:
                 at = stamps.read([moment])[0]
                 if at == at:
@@ -164,9 +162,11 @@ class Subscription:
             for node in nodes.values():
                 await node.read_value()  # one that is not there is an error
             subscription = await client.create_subscription(self._period, self)
-            await subscription.subscribe_data_change(list(nodes.values()), queuesize=_QUEUED, sampling_interval=0.0)
+            await subscription.subscribe_data_change(
+                list(nodes.values()), queuesize=TUNING.opcua_queued, sampling_interval=0.0
+            )
             if first:
                 self._begun.put(None)
             while not self._stopped.is_set():
-                await asyncio.sleep(_LOOK)
+                await asyncio.sleep(TUNING.opcua_look)
                 await client.check_connection()

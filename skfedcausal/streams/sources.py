@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from ..estimators._stream_batches import say_and_go_on
 from .csv_file import csv_rows
+from .tuning import TUNING
 
-_BATCH = 100  # rows of a file that are judged at once: an alarm does not wait for more
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 _DATABASES = ("sqlite", "postgresql", "mssql", "mysql", "mariadb", "oracle", "timescaledb")
 
@@ -101,7 +101,7 @@ def _csv(address, stamps, options, place, folder):
         say_and_go_on(f"There is no file {path} yet: it is waited for")
     # names of words as the file has them
     words = {name for name, flat in options.names.items() if flat in options.words} | {*options.words}
-    rows = csv_rows(path, stamps, wait=options.wait, words=words, place=place, most=_BATCH)
+    rows = csv_rows(path, stamps, wait=options.wait, words=words, place=place, most=TUNING.sources_batch)
     return Source(_renamed(rows, options.names))
 
 

@@ -8,8 +8,9 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
+from .tuning import TUNING
+
 _TOLD = ("start", "detected", "end", "root", "probability", "kind", "status", "repeats")
-_MOST = 1000  # incidents that are remembered
 
 
 class Incidents:
@@ -44,7 +45,7 @@ class Incidents:
                 self.n_incidents -= self.known.pop(self.name_of(repeat), None) is not None
             self.known[name] = told if before is None or "seen" not in before else told | {"seen": before["seen"]}
             events.append({key: value for key, value in told.items() if key != "number"})
-        while len(self.known) > _MOST:
+        while len(self.known) > TUNING.events_most:
             del self.known[next(iter(self.known))]
         return events
 

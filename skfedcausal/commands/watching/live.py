@@ -17,15 +17,10 @@ from ...optional import import_optional
 from ...server.watching.incidents import UNDECIDED
 from .loop import now_told, say
 from .pages import summary
+from .tuning import TUNING
 
-_LISTED = 200  # incidents on the page
-_SHOWN = 240  # rows of a trend
-_LAST = 3  # batches, of which one has a value of a unit that is not quiet
-_WIDE = 3.0  # standard deviations of the nominal record that a band is wide to both sides
 _LONGEST = 2000  # letters of a comment
 _LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
-_START = 10.0  # seconds
-_HELD, _LOOKS = 1.0, 0.05  # seconds that a page waits for another state, and between two looks for one
 _HEAD = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -64,7 +59,7 @@ def serve(watch, settings, outboxes=()):
     sockets = [_bound(settings.host, settings.port)]
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets)), daemon=True)
     thread.start()
-    end = time.monotonic() + _START
+    end = time.monotonic() + TUNING.live_start
     while not server.started and thread.is_alive() and time.monotonic() < end:
         time.sleep(0.02)
     port = sockets[0].getsockname()[1]
@@ -73,7 +68,7 @@ def serve(watch, settings, outboxes=()):
         yield port
     finally:
         server.should_exit = True
-        thread.join(_START)
+        thread.join(TUNING.live_start)
 
 
 def _bound(host, port):
@@ -117,9 +112,9 @@ def app(watch, token="", outboxes=()):
 
     async def state(request):
         """The state once it is another than the page has, or after a second."""
-        known, end = request.query_params.get("after"), time.monotonic() + _HELD
+        known, end = request.query_params.get("after"), time.monotonic() + TUNING.live_held
         while known == mark_of(watch) and time.monotonic() < end:
-            await asyncio.sleep(_LOOKS)
+            await asyncio.sleep(TUNING.live_looks)
         return JSONResponse(state_of(watch, outboxes))
 
     def trend(request):
@@ -193,7 +188,7 @@ def state_of(watch, outboxes=()):
     unseen = {one["root"] for one in incidents if "seen" not in one}
     units = dict.fromkeys(str(name).partition(SEPARATOR)[0] for name in watch.plant.nominal if SEPARATOR in str(name))
 
-    there = [name for batch in list(watch.last)[-_LAST:] for name in batch.dropna(axis=1, how="all")]
+    there = [name for batch in list(watch.last)[-TUNING.live_last :] for name in batch.dropna(axis=1, how="all")]
     told = {str(name).partition(SEPARATOR)[0] for name in there}
 
     def now(unit):
@@ -209,7 +204,9 @@ def state_of(watch, outboxes=()):
         "period_s": watch.usual_pause,
         "undecided": UNDECIDED in running,
         "units": [{"name": unit, "state": now(unit)} for unit in units],
-        "incidents": [{**one, "report": one["incident"] in watch.reports} for one in incidents[: -_LISTED - 1 : -1]],
+        "incidents": [
+            {**one, "report": one["incident"] in watch.reports} for one in incidents[: -TUNING.live_listed - 1 : -1]
+        ],
         "counts": {**watch.counts, **watch.clock.counts, "incidents": watch.incidents.n_incidents},
         "tellers": {outbox.name: outbox.state for outbox in outboxes},
         "problem": watch.problem,
@@ -227,14 +224,14 @@ class Bands:
         """Lower and upper limit of a tag; None where it has none."""
         if tag not in self._mean:
             return None
-        low, high = (float(self._mean[tag] + sign * _WIDE * self._spread[tag]) for sign in (-1, 1))
+        low, high = (float(self._mean[tag] + sign * TUNING.live_wide * self._spread[tag]) for sign in (-1, 1))
         return [low, high] if math.isfinite(low + high) else None
 
 
 def trend_of(watch, bands, unit):
     """The last rows of a unit's tags with their bands."""
     columns = [name for name in watch.plant.nominal if str(name).partition(SEPARATOR)[0] == unit and bands.of(name)]
-    rows = watch.recent(columns)[-_SHOWN:]
+    rows = watch.recent(columns)[-TUNING.live_shown :]
     values = np.round(rows.to_numpy(dtype=float), 9)
     tags = {str(name).partition(SEPARATOR)[2]: _finite(values[:, k]) for k, name in enumerate(columns)}
     return {

@@ -20,16 +20,9 @@ from ...saving import ModelFileError, load
 from ...streams.clock import Clock
 from ...streams.records import as_frame, as_record
 from .events import Incidents
+from .tuning import TUNING
 
-_KEPT_EVERY = 60.0  # seconds until the state is kept again, where rows came
-_ROOM_AGAIN = 1.0  # seconds until a disk that was full is tried again
-_KEPT_ROWS = 5000  # or rows until then
 SHOWN = 300  # rows that are remembered for trends and pictures
-_QUIET = 2.0  # periods without a row after which nothing is known of a plant
-_ARRIVALS = 31  # batches whose distance is the usual one
-_TOLD_AGAIN = 100  # incidents
-_SEEN_IDS = 5000  # events that are remembered to have been told
-_ONCE_IN = 60.0  # seconds in which a note is said once
 
 
 class Watch:
@@ -62,7 +55,7 @@ class Watch:
         self.reports: dict = {}  # pages on incidents by their names
         self.on_events: list = []  # who looks at what has changed, after everybody was told
         self.on_tick: list = []  # who has something to do now and then
-        self._arrived, self._arrivals = time.monotonic(), deque[float](maxlen=_ARRIVALS)
+        self._arrived, self._arrivals = time.monotonic(), deque[float](maxlen=TUNING.loop_arrivals)
         self._told: dict[str, None] = {}
         self._refused: set[int] = set()
         self._replays = False
@@ -151,7 +144,7 @@ class Watch:
 
     def tell_again(self):
         """Tell incidents that nobody has acknowledged where no state can be kept: rather twice than never."""
-        for event in self.incidents.unseen[-_TOLD_AGAIN:] if self.problem else ():
+        for event in self.incidents.unseen[-TUNING.loop_told_again :] if self.problem else ():
             self._tell({key: value for key, value in event.items() if key != "number"} | {"again": True})
 
     def take(self, frame, place=None):
@@ -188,7 +181,7 @@ class Watch:
                 self._tell(event | ({"problem": self.problem} if self.problem else {}))
                 self._told[event["id"]] = None
                 self._write({"told": event["id"]})
-        while len(self._told) > _SEEN_IDS:
+        while len(self._told) > TUNING.loop_seen_ids:
             del self._told[next(iter(self._told))]
         if len(changed):
             for look in self.on_events:
@@ -257,11 +250,11 @@ class Watch:
                 self._write({"seen": list(said)})
         for act in self.on_tick:
             act()
-        if self.problem and time.monotonic() - self._kept_at >= _ROOM_AGAIN:
+        if self.problem and time.monotonic() - self._kept_at >= TUNING.loop_room_again:
             self._kept_at = time.monotonic()
             self._try_again()
         new = self.counts["rows"] - self._rows_kept
-        if new >= _KEPT_ROWS or (new and time.monotonic() - self._kept_at >= _KEPT_EVERY):
+        if new >= TUNING.loop_kept_rows or (new and time.monotonic() - self._kept_at >= TUNING.loop_kept_every):
             self.keep()
 
     def _see(self, name, by, comment, when):
@@ -288,7 +281,7 @@ class Watch:
     @property
     def is_quiet(self):
         """Whether no rows came for so long that nothing is known of the plant now."""
-        return self.counts["rows"] == 0 or self.age > _QUIET * max(self.usual_pause, 1.0)
+        return self.counts["rows"] == 0 or self.age > TUNING.loop_quiet * max(self.usual_pause, 1.0)
 
 
 def now_told():
@@ -302,8 +295,8 @@ _said: dict[str, float] = {}
 def say(text):
     """A note on standard error; one that differs in its numbers only at most once in a minute."""
     now, kind = time.monotonic(), re.sub(r"\d+", "#", text)
-    if now - _said.get(kind, -_ONCE_IN) >= _ONCE_IN:
-        if len(_said) > _TOLD_AGAIN:
+    if now - _said.get(kind, -TUNING.loop_once_in) >= TUNING.loop_once_in:
+        if len(_said) > TUNING.loop_told_again:
             _said.clear()
         _said[kind] = now
         print(f"Note: {text}", file=sys.stderr, flush=True)

@@ -14,9 +14,9 @@ from ...federation.atomic import write_whole
 from ...quality.record import duration
 from ...server.watching.incidents import UNDECIDED
 from .loop import SHOWN, now_told, say
+from .tuning import TUNING
 
 _AGAIN = 30.0  # seconds before a report is written again
-_LISTED = 200  # incidents on the page
 
 
 class Pages:
@@ -95,7 +95,7 @@ class Pages:
         page.text(f"{watch.counts['rows']} rows so far, {alarms['n_alarms']} alarms, {share}.")
         last = "No rows received yet." if watch.last_time is None else f"Last row: {watch.last_time}."
         page.text(last, f"Page written {now_told()}.", watch.problem and f"Note: {watch.problem}.")
-        rows = list(reversed(incidents.known.items()))[:_LISTED]
+        rows = list(reversed(incidents.known.items()))[: TUNING.pages_listed]
         page.heading("Incidents").table(pd.DataFrame([_in_words(row) for _, row in rows]), empty="None.")
         page.links({f"Report on {row['start']}": self._pages[name].name for name, row in rows if name in self._pages})
         refresh = f'<meta http-equiv="refresh" content="{self._settings.refresh:g}">'

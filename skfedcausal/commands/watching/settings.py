@@ -13,9 +13,9 @@ from ...historian.fixes import read_fixes
 from ...server.watching.thresholds import steps_between_alarms
 from ...sites.settings import SettingProblems, SettingsError, check_numbers, read_section, read_settings_file
 from ...streams.sources import PORTS, SourceOptions, check_address
+from .tuning import TUNING
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
-_SHORTEST = 16  # letters of a token
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,8 +254,10 @@ def secret_of(part, what="password"):
             secret = path.read_text(encoding="utf-8").strip()
         except OSError as error:
             raise SettingsError(f"{what}_file: {path} cannot be read ({error.strerror}).") from None
-        if what == "token" and len(secret) < _SHORTEST:
-            raise SettingsError(f"token_file: the token has {len(secret)} letters; give {_SHORTEST} at least.")
+        if what == "token" and len(secret) < TUNING.settings_shortest:
+            raise SettingsError(
+                f"token_file: the token has {len(secret)} letters; give {TUNING.settings_shortest} at least."
+            )
         return secret
     if name and name not in os.environ:
         raise SettingsError(f"{what}_env: there is no environment variable {name!r}.")

@@ -18,11 +18,10 @@ from ...optional import import_optional
 from ...streams.database import engine_of, first_line
 from .events import as_json
 from .loop import say
+from .tuning import TUNING
 
-_PATIENCE = 5.0  # seconds of a call
 _AGAIN, _LONGEST = 1.0, 60.0  # seconds until a call is tried again: twice as long each time, up to the second
 _TOLD = "told"  # event that was told last
-_FACILITY = 16 * 8  # local use 0
 _SEVERITY = {"alert": 1, "notice": 5}
 
 
@@ -56,7 +55,7 @@ def to_webhook(url):
     def tell(event):
         head = {"Content-Type": "application/json", "Idempotency-Key": event["id"]}
         request = urllib.request.Request(url, as_json(event).encode(), head)
-        urllib.request.urlopen(request, timeout=_PATIENCE).close()
+        urllib.request.urlopen(request, timeout=TUNING.sinks_patience).close()
 
     return tell
 
@@ -64,7 +63,7 @@ def to_webhook(url):
 def answers(url):
     """Whether somebody is at an address of the web, in words; empty if so."""
     try:
-        urllib.request.urlopen(urllib.request.Request(url, method="OPTIONS"), timeout=_PATIENCE).close()
+        urllib.request.urlopen(urllib.request.Request(url, method="OPTIONS"), timeout=TUNING.sinks_patience).close()
     except urllib.error.HTTPError as error:
         error.close()  # somebody answered
     except (urllib.error.URLError, OSError) as error:
@@ -80,7 +79,7 @@ def say_away(name, why):
 def listens(host, port):
     """Whether somebody listens at a host and port, in words; empty if so."""
     try:
-        socket.create_connection((host, port), timeout=_PATIENCE).close()
+        socket.create_connection((host, port), timeout=TUNING.sinks_patience).close()
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -95,7 +94,7 @@ def to_mail(settings, password):
         message["From"], message["To"] = settings.sender, ", ".join(settings.to)
         message["Subject"] = in_words(event)
         message.set_content(json.dumps(event, indent=2, allow_nan=False))
-        with smtplib.SMTP(host, port, timeout=_PATIENCE) as server:
+        with smtplib.SMTP(host, port, timeout=TUNING.sinks_patience) as server:
             if settings.tls:
                 server.starttls()
             if settings.user is not None:
@@ -111,9 +110,9 @@ def to_syslog(settings, _=None):
 
     def tell(event):
         level = _SEVERITY["alert" if event["end"] is None else "notice"]
-        head = f"<{_FACILITY + level}>1 {event['detected']} {socket.gethostname()} skfedcausal - - - "
+        head = f"<{TUNING.sinks_facility + level}>1 {event['detected']} {socket.gethostname()} skfedcausal - - - "
         with socket.socket(socket.AF_INET, kind) as wire:
-            wire.settimeout(_PATIENCE)
+            wire.settimeout(TUNING.sinks_patience)
             wire.connect(settings.door)
             wire.sendall((head + in_cef(event) + ("\n" if settings.tcp else "")).encode())
 

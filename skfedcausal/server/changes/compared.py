@@ -15,6 +15,7 @@ from .innovations import UnitResponses, unit_innovations
 from .plant import FURTHER_LAGS, LearnedPlant, changed_run
 from .sizes import Change, change_of_unit, dated_fit, link_change
 from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
+from .tuning import TUNING
 
 _TESTED = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")
 _NUMBERS = ("gain_before", "gain_after", "delay_before", "delay_after", "since")  # of a Change
@@ -23,12 +24,7 @@ LINK, GAP, OWN = "link", "gap", "own"
 _LEVELS = {LINK: 0.6, GAP: 0.3, OWN: 0.1}  # shares of the chance of a false report
 _CLEAR = np.log(1e-5)  # likelihood ratio that a change of coefficients has over one of the variance
 _OWN_SHOWS = np.log(0.05)  # p-value of a unit's own changes from which on new links are told beyond them
-_REFITS = 2  # of a changed link, by the filter that knows of the change
 _DRAWS, _DRAWS_OF_A_UNIT = 1000, (50, 200)  # of records under no change; rows of a family share them
-_EXPLAINED = 4  # changes of one unit's rows at most
-_SURE = 1.2816  # standard errors beyond the bound: nine of ten such changes would have shown
-_VISIBLE = 0.25  # strength of a new link that shows, of plants without links
-_OWN_CHANGE = 2.0  # change of the variance of a unit's innovations that has to show before it is called unchanged
 
 
 @dataclass
@@ -165,7 +161,7 @@ class Comparison:
         left = {
             unit.unit: [n for n in unit.log_p if n not in unit.changes and p_adjusted[unit.unit, n] <= alpha]
             for unit in self.units
-            if len(unit.changes) < _EXPLAINED
+            if len(unit.changes) < TUNING.compared_explained
         }
         left = {m: causes for m, causes in left.items() if causes}
         if not left:
@@ -184,7 +180,7 @@ class Comparison:
             unit.explained = unit.explained + explained
             return
         unit.changes[cause] = link_change(self.plant, unit, cause, hypothesis, row)
-        for _ in range(_REFITS):
+        for _ in range(TUNING.compared_refits):
             self._anew(only=unit)
             unit.changes[cause], explained = unit.changes[cause].refitted(self.plant, unit, cause)
             unit.explained = unit.explained + explained
@@ -257,18 +253,23 @@ def _unchanged(comparison, unit, cause, alpha):
         n_known = int(unit.tests.innovations.ranks.sum())
         if not n_known:
             return Change("cannot tell", 1.0, np.nan)
-        is_shown = stats.chi2.isf(level, n_known) <= _OWN_CHANGE * stats.chi2.isf(stats.norm.cdf(_SURE), n_known)
+        is_shown = stats.chi2.isf(level, n_known) <= TUNING.compared_own_change * stats.chi2.isf(
+            stats.norm.cdf(TUNING.compared_sure), n_known
+        )
         return Change("unchanged" if is_shown else "cannot tell", 1.0, float(np.sqrt(left / n_known)))
     if family == LINK:
         kernel = plant.kernel(effect, cause)
         z = unit.responses.kernel(kernel, plant.partition.slices[cause])
-        is_shown = unit.tests.shown(z @ z, left) >= (stats.norm.isf(level * LESS) + _SURE) ** 2
+        is_shown = unit.tests.shown(z @ z, left) >= (stats.norm.isf(level * LESS) + TUNING.compared_sure) ** 2
         before, lag = plant.strength(effect, cause, kernel), float(plant.first_lag(effect, cause))
         after = before * abs(1 + z @ white / (z @ z)) if z @ z > 0 else np.nan
         return Change("unchanged" if is_shown else "cannot tell", before, after, lag, lag)
     block = unit.responses.block(1, plant.partition.slices[cause])
-    usual = plant.of_strength(effect, cause, plant.usual_strength(_VISIBLE))
+    usual = plant.of_strength(effect, cause, plant.usual_strength(TUNING.compared_visible))
     added = float(np.sum(np.einsum("rij,rij->ij", block, block) * usual**2))
     share = USUAL_LAGS / plant.n_lags
-    is_shown = unit.tests.shown(added, left) >= (np.sqrt(stats.chi2.isf(share * level, usual.size)) + _SURE) ** 2
+    is_shown = (
+        unit.tests.shown(added, left)
+        >= (np.sqrt(stats.chi2.isf(share * level, usual.size)) + TUNING.compared_sure) ** 2
+    )
     return Change("unchanged" if is_shown else "cannot tell", 0.0, 0.0)

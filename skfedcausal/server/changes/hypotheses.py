@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 
 from .plant import FURTHER_LAGS
+from .tuning import TUNING
 
 SCALED, MOVED, BLOCK, NEW, OWN, LEVEL, INPUT = "scaled", "moved", "block", "new", "own", "level", "input"
 LESS, _MORE, _MOVES, _FREE = 0.6, 0.2, 0.1, 0.1  # shares of a link's chance of a false report
 USUAL_LAGS = 0.7  # share of a new link's chance that lags of the plant have
-_LESS_SURE = 3.0  # times the variance that a record like the new one leaves, beyond which an estimate is not used
 
 
 class Hypothesis(NamedTuple):
@@ -113,7 +113,7 @@ def _of_gap(unit, cause, responses, plant, fixed):
             rest = block - fixed @ np.linalg.lstsq(fixed, block, rcond=None)[0]
             # gaps may have kept the record it is from from telling as much of every direction as this one
             expected = rest.T @ rest * plant.n_samples / len(responses)
-            if np.linalg.eigvals(covariance @ expected).real.max() < _LESS_SURE:
+            if np.linalg.eigvals(covariance @ expected).real.max() < TUNING.hypotheses_less_sure:
                 known = rest @ estimate
         share = USUAL_LAGS / plant.n_lags if lag <= plant.n_lags else (1 - USUAL_LAGS) / FURTHER_LAGS
         yield _Candidate(cause, NEW, lag, block, known, share=share)

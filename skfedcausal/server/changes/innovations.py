@@ -6,8 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from ...statespace.episodes import episodes
-
-_RANK = 1e-10  # relative eigenvalue of what a row tells that is rounding
+from .tuning import TUNING
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def _kinds(J, P):
 def _inverse_roots(matrices):
     """``V^-1/2`` of every matrix on the directions that have any variance, and their number."""
     values, vectors = np.linalg.eigh(matrices)
-    kept = values > _RANK * np.maximum(values[:, -1:], 1e-300)
+    kept = values > TUNING.innovations_rank * np.maximum(values[:, -1:], 1e-300)
     scale = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
     return (vectors * scale[:, None, :]) @ np.swapaxes(vectors, 1, 2), kept.sum(axis=1)
 

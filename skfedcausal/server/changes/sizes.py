@@ -6,11 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .hypotheses import BLOCK, NEW, shifted
-
-_LOST = 0.25  # share of its gain below which a link is gone: between half of it and nothing
-_PASSES = 3  # of date and size in turn
-_FEWEST_ROWS = 20
-_STILL = 1e-200  # mean square of innovations of a unit that stands still
+from .tuning import TUNING
 
 
 @dataclass(frozen=True)
@@ -49,14 +45,14 @@ class Fit(NamedTuple):
 def dated_fit(Z, white, since, p):
     """Size and date of a change in turn, from a first guess of the date; regressors Z (n_rows, c)."""
     n_rows, last = len(white), None
-    for _ in range(_PASSES):
+    for _ in range(TUNING.sizes_passes):
         late = slice(since * p, None)
         coefficients = np.linalg.lstsq(Z[late], white[late], rcond=None)[0]
         expected = Z @ coefficients
         # log-likelihood ratio of every row, and its sum from every row on
         gained = (expected * white - 0.5 * expected**2).reshape(-1, p).sum(axis=1)
         tail = np.cumsum(gained[::-1])[::-1]
-        latest = max(n_rows // p - _FEWEST_ROWS, 1)
+        latest = max(n_rows // p - TUNING.sizes_fewest_rows, 1)
         last, since = since, int(np.argmax(tail[:latest]))
         if since == last:
             break
@@ -123,10 +119,12 @@ def named(plant, effect, cause, change):
         return replace(change, verdict="new", gain_after=gain_after, delay_after=lag_after)
     gain_before, lag_before = plant.strength(effect, cause, before), float(plant.first_lag(effect, cause))
     share, moved = gain_after / gain_before, lag_after != lag_before
-    if moved and len(change.directions) == 2 and share >= _LOST:  # what is left at the old lag is not its gain
+    if (
+        moved and len(change.directions) == 2 and share >= TUNING.sizes_lost
+    ):  # what is left at the old lag is not its gain
         gain_after, verdict = plant.strength(effect, cause, kernel[int(lag_after) - 1]), "delayed"
     else:
-        verdict = "lost" if share < _LOST else "weaker" if share < 1 else "stronger"
+        verdict = "lost" if share < TUNING.sizes_lost else "weaker" if share < 1 else "stronger"
     delay = np.nan if verdict == "lost" else lag_after
     return replace(
         change,
@@ -160,6 +158,6 @@ def change_of_unit(unit, Z, row):
 
 def _variance_since(squares, ranks, row):
     """The row from which another variance makes the squares likeliest."""
-    mean = max(squares[row:].sum() / max(ranks[row:].sum(), 1), _STILL)
+    mean = max(squares[row:].sum() / max(ranks[row:].sum(), 1), TUNING.sizes_still)
     gained = 0.5 * (squares * (1 - 1 / mean) - ranks * np.log(mean))
     return int(np.argmax(np.cumsum(gained[::-1])[::-1]))

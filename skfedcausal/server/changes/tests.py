@@ -7,21 +7,18 @@ from scipy import special
 
 from .hypotheses import Hypothesis
 from .innovations import UnitInnovations
+from .tuning import TUNING
 
-_N_WINDOWS, _FEWEST_ROWS = 12, 50  # starts of a change that are tried, rows behind the last one
-_ROWS_PER_COEFFICIENT = 5
-_TAIL = 0.01  # share of the draws that tell how many tests a minimum is of, at least so many of them
-_FEWEST_DRAWS = 20
-_LEAST_LOG_P = -690.0  # of draws: a record with a row beyond all others shows such minima without any change
 _RIDGE = 1e-9
-_ROUNDED = 1e-14  # share of squares that is left of them by rounding
 VARIANCE = "variance"
 
 
 def window_starts(n_samples):
     """Rows from which a change is supposed to hold, to the end."""
-    last = max(n_samples - _FEWEST_ROWS, 0)
-    return np.unique(np.linspace(0, last, min(_N_WINDOWS, 1 + last // (_FEWEST_ROWS // 2))).astype(int))
+    last = max(n_samples - TUNING.tests_fewest_rows, 0)
+    return np.unique(
+        np.linspace(0, last, min(TUNING.tests_n_windows, 1 + last // (TUNING.tests_fewest_rows // 2))).astype(int)
+    )
 
 
 @dataclass(frozen=True)
@@ -88,14 +85,14 @@ class UnitTests:
             s -= np.stack([self._suffix_of(Z[:, h], group.known[:, h, None]) for h in range(Z.shape[1])], axis=1)
         explained = np.maximum(np.einsum("shcb,shcb->shb", s, np.linalg.solve(G, s)), 0.0)
         free = np.maximum(counts - c, 1.0)[:, None, None]
-        left = np.maximum(squares[:, None] - explained, _ROUNDED * squares[:, None] + 1e-300) / free
+        left = np.maximum(squares[:, None] - explained, TUNING.tests_rounded * squares[:, None] + 1e-300) / free
         # of the variance of a difference between two records, the share that is the new one's
         share = 1 / (1 + counts / learned)
         ratio = share[:, None, None] * explained / c / left
         log_p = _log_tail(ratio, c, free)
         if c == 1:
             log_p = _one_sided(log_p, s[:, :, 0] * group.sides[:, None])
-        enough = counts >= _ROWS_PER_COEFFICIENT * c
+        enough = counts >= TUNING.tests_rows_per_coefficient * c
         weighed = np.minimum(log_p - np.log(group.shares)[:, None], 0.0)
         return np.where(enough[:, None, None], weighed, 0.0)
 
@@ -121,7 +118,7 @@ class UnitTests:
         spread = np.sum(white**4, axis=0) / counts[0] / np.maximum(mean[0], 1e-150) ** 2 - 1
         error = np.maximum(spread, 0.1) * (1 / counts + 1 / learned)
         z = (np.cbrt(mean) - 1 + error / 9) / np.sqrt(error / 9)  # Wilson and Hilferty
-        return np.where(counts >= _FEWEST_ROWS, np.log(2) + special.log_ndtr(-np.abs(z)), 0.0)
+        return np.where(counts >= TUNING.tests_fewest_rows, np.log(2) + special.log_ndtr(-np.abs(z)), 0.0)
 
     def null_draws(self, rng, n_draws):
         """White innovations under no change: rows of the record drawn anew, of unit variance, (n_rows, n_draws)."""
@@ -155,8 +152,8 @@ def effective_tests(log_minima):
     From the lower tail, where it matters: correlated tests are fewer in the middle of the distribution.
     """
     drawn = np.sort(np.ravel(log_minima))
-    k = min(max(int(_TAIL * len(drawn)), _FEWEST_DRAWS), len(drawn)) - 1
-    p = np.exp(np.clip(drawn[k], _LEAST_LOG_P, -1e-12))
+    k = min(max(int(TUNING.tests_tail * len(drawn)), TUNING.tests_fewest_draws), len(drawn)) - 1
+    p = np.exp(np.clip(drawn[k], TUNING.tests_least_log_p, -1e-12))
     return max(float(np.log1p(-(k + 1) / (len(drawn) + 1)) / np.log1p(-p)), 1.0)
 
 

@@ -13,8 +13,7 @@ from ...statespace.partition import (
     uncoupled_pair_information,
 )
 from .evidence import PADDED_VARIANCE, BlockEstimates, benjamini_hochberg, unordered_benjamini_hochberg
-
-_KNOWN = 1e-10  # share of a block's largest information below which there is none
+from .tuning import TUNING
 
 
 def link_estimates(scoring, kind="state", *, screen=None):
@@ -109,7 +108,7 @@ def _bounds(scoring, of, gradient, family, pairs, own):
     own = own[pairs]
     least = own - explained[:, None, None] * np.eye(own.shape[1])
     values, vectors = np.linalg.eigh(least)
-    variances = 1 / np.maximum(values, _KNOWN * np.abs(own).max())
+    variances = 1 / np.maximum(values, TUNING.block_tests_known * np.abs(own).max())
     covariance = (vectors * variances[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     return np.einsum("xij,xj->xi", covariance, score), covariance / scoring.n_samples
 
@@ -157,7 +156,7 @@ def inverse_of(information):
 def _inverses(information):
     """Inverses of information matrices, and the same with zeros for what they leave undetermined."""
     values, vectors = np.linalg.eigh(information)
-    known = values > _KNOWN * values[:, -1:]
+    known = values > TUNING.block_tests_known * values[:, -1:]
     if known.all():
         inverse = np.linalg.inv(information)
         return inverse, inverse

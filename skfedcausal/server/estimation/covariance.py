@@ -40,13 +40,10 @@ from ...statespace.matrices import symmetric_root
 from .block_tests import grouped_columns, inverse_of, link_estimates
 from .evidence import BlockEstimates
 from .scoring import positive_factor
+from .tuning import TUNING
 
 COVARIANCES = ("information", "sandwich", "hac")
-_LEVEL = 0.05  # family-wise, at which Hotelling's statistic and chi-squared reject alike
 _ROWS = 20_000  # that are simulated at least
-_ROW_WORK = 2e4  # operations of any of them
-_USUAL_MEMORY = 16  # rows over which the contributions of a row go back, with more of which they cost more
-_SEED = 0  # an integral over records has one value: the same at every call
 
 
 def assessed_blocks(plant, scoring, blocks, covariance):
@@ -148,7 +145,7 @@ class Sandwich:
             covariance[pairs] = model @ meat @ model
         scoring.forget()
         rows = effective_rows(products.sizes[kind], family.pair_dof, self._n_lags)
-        covariance *= _hotelling(rows, family.pair_dof, _LEVEL / max(len(rows), 1))[:, None, None]
+        covariance *= _hotelling(rows, family.pair_dof, TUNING.covariance_level / max(len(rows), 1))[:, None, None]
         covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2
         return BlockEstimates.padded(blocks.estimate.copy(), covariance, family)
 
@@ -203,7 +200,7 @@ class ExactInformation:
     """
 
     def __init__(self, scoring, plant, blocks, n_records):
-        rng, point = np.random.default_rng(_SEED), scoring.point
+        rng, point = np.random.default_rng(TUNING.covariance_seed), scoring.point
         drawn = (plant.contributions(point, plant.simulated(point, rng)) for _ in range(n_records))
         self._scoring, self._steps = scoring, n_records * plant.n_samples
         self._products = ScoreProducts(scoring.structure, chain.from_iterable(drawn), blocks)
@@ -245,8 +242,8 @@ def simulated_records(plant, scoring):
     wanted, n_free = int(np.ceil(_ROWS / plant.n_samples)), scoring.structure.free.n_elements
     if plant.budget is None:
         return wanted
-    long = max(plant.steps_remembered(scoring.point) / _USUAL_MEMORY, 1.0)
-    work = _ROW_WORK + 16 * long * scoring.structure.partition.n_states**3 + 0.15 * n_free**2
+    long = max(plant.steps_remembered(scoring.point) / TUNING.covariance_usual_memory, 1.0)
+    work = TUNING.covariance_row_work + 16 * long * scoring.structure.partition.n_states**3 + 0.15 * n_free**2
     number = plant.budget.times(plant.n_samples * work, wanted)
     return number if number == wanted or number * plant.n_samples > 4 * n_free else 0
 

@@ -30,16 +30,10 @@ from .prior import Prior, WithPrior
 from .scoring import RATE, Goal, Point, Scoring, Structure, ascend, is_spent, spend
 from .search import is_degenerate, is_singular, search_structure, with_all_links
 from .standardised import StandardisedPlant
+from .tuning import TUNING
 
 LARGE = 32  # units, beyond which plants are learned in blocks
-_SEARCH = 0.6  # share of a budget that the search for links takes at most; the rest is for the climb
-_SHIFTS = 0.2  # share of a whole budget that a search for shifts of levels takes at most
-_ALL = 0.9  # share of a budget for plants that keep one lag
-_FIRST_ROWS = 500
-_FOR_LITTLE = 0.02  # share of the time that is left in which a little more may be found
 _GOALS = {"near": 10.0, "tol": 0.1}
-_LEAST_SEEN = 0.9  # share of rows that show a unit's states, from which on gaps may be filled
-_EVALUATIONS = 20  # of the exact likelihood from where Whittle's has its maximum to where it has its own
 FEW, _NO_NOISE = 32, 1e-4  # states of a plant learned as a whole, and share of noise that is none to speak of
 UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
@@ -134,7 +128,7 @@ def estimate_plant(record, settings):
     plant, budget = _standardised(record, settings), settings.budget
     steps, doubtful = record.steps, ()
     if settings.level_shifts is not None and not steps:
-        beside = plant.budget = None if budget is None else budget.beside(_SHIFTS)
+        beside = plant.budget = None if budget is None else budget.beside(TUNING.estimate_shifts)
         steps, doubtful = find_level_shifts(plant.unit_records(), record.determined.sum())
         if beside is not None and beside.is_spent:
             budget.short_of.append("level shifts")
@@ -143,7 +137,7 @@ def estimate_plant(record, settings):
             plant = _standardised(record.at_steps(steps), settings)
         plant.budget = budget
         if budget is not None and _keeps_one_lag(plant, record):
-            budget.widen(_ALL)
+            budget.widen(TUNING.estimate_all)
         estimate = _assessed(plant, maximise(plant, settings), settings)
         settings = replace(settings, scores_alone=plant.stands_in)
         steps = estimate.shifts.kept
@@ -163,7 +157,7 @@ def _standardised(record, settings):
     plant.may_stand_in = may_stand_in(record, settings)
     plant.stands_in = settings.scores_alone
     if plant.may_stand_in and not (plant.stands_in or plant.has_clear_scores) and settings.budget is not None:
-        work = _EVALUATIONS * row_by_row(plant.n_samples, plant.partition.n_states)
+        work = TUNING.estimate_evaluations * row_by_row(plant.n_samples, plant.partition.n_states)
         if work > RATE * settings.budget.left:  # the exact one would not come to its end
             return _standardised(record, replace(settings, scores_alone=True))
     return plant
@@ -202,7 +196,10 @@ def may_stand_in(record, settings):
     is_plain = not settings.time_domain and not settings.fix_local and settings.covariance == "information"
     if record.is_constant or record.u is not None or record.most_lags is not None or not is_plain:
         return False
-    return bool(record.determined.all() and min(part.determined_rows.mean() for part in record.parts) >= _LEAST_SEEN)
+    return bool(
+        record.determined.all()
+        and min(part.determined_rows.mean() for part in record.parts) >= TUNING.estimate_least_seen
+    )
 
 
 def _keeps_one_lag(plant, record):
@@ -226,7 +223,7 @@ def maximise(plant, settings, may_lengthen=True):
     """
     whole = plant.budget
     if whole is not None:
-        plant.budget = whole.part(_SEARCH)
+        plant.budget = whole.part(TUNING.estimate_search)
     plant.is_whole = settings.sparsity is None
     likelihood, point = uncoupled_plant(plant)
     spend(likelihood, UNITS_WORK * len(plant.names))
@@ -322,14 +319,14 @@ def _takes_too_long(plant, point):
     if plant.budget is None:
         return False
     if plant.loses_little:
-        work = _EVALUATIONS * row_by_row(plant.n_samples, plant.partition.n_states)
-        return work > _FOR_LITTLE * RATE * plant.budget.left
+        work = TUNING.estimate_evaluations * row_by_row(plant.n_samples, plant.partition.n_states)
+        return work > TUNING.estimate_for_little * RATE * plant.budget.left
     if not plant.may_stand_in:
         return False
-    piece, began = plant.standard_record.part(slice(_FIRST_ROWS)), process_time()
+    piece, began = plant.standard_record.part(slice(TUNING.estimate_first_rows)), process_time()
     plant.time_domain(piece).evaluate(point.A, point.Q)
     seconds = (process_time() - began) * plant.n_samples / piece.n_samples
-    return _EVALUATIONS * seconds > plant.budget.left
+    return TUNING.estimate_evaluations * seconds > plant.budget.left
 
 
 def _assessed(plant, maximum, settings):

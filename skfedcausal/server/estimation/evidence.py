@@ -14,14 +14,10 @@ from scipy.special import chdtrc, ndtr
 
 from ...statespace.matrices import power_of_two, spectral_radius
 from .scoring import MAX_RADIUS
+from .tuning import TUNING
 
 PADDED_VARIANCE = 1e8
-_INDEFINITE = 1e-8  # of the largest eigenvalue, below zero by which one is no rounding
-_SLAB = 0.05  # prior standard deviation of a real link's elements, for ordering only
-_N_THRESHOLDS = 32
 _ROWS_AT_ONCE = 256  # of tails, so that all their terms stay in the cache
-_NEAREST, _FARTHEST = 1e-100, 1e6  # of about the largest weight, between which tails are neither one nor nothing
-_CONVERGED = 1e-7  # of the last Newton step; what it leaves is of the order of its square
 _MIN_SLAB = 0.03  # shrinkage never believes in links smaller than this
 _EXTRA_EMPTY_PAIRS = 10  # pulls the share of real links towards zero
 
@@ -149,7 +145,7 @@ class BlockEstimates:
         """
         values, axes = np.linalg.eigh(self.covariance)
         largest = np.take_along_axis(values, self.dof[:, None] - 1, axis=1)
-        is_known = values[:, :1] > -_INDEFINITE * largest
+        is_known = values[:, :1] > -TUNING.evidence_indefinite * largest
         values = np.maximum(values, np.finfo(float).eps * largest)
         return np.where(is_known, values, PADDED_VARIANCE), axes, is_known[:, 0]
 
@@ -167,7 +163,7 @@ def log_bayes_factors(c, v, tau):
     return 0.5 * (c**2 / v * ratio - np.log1p(tau**2 / v)).sum(axis=-1)
 
 
-def adjusted_p_values(blocks, tau=_SLAB):
+def adjusted_p_values(blocks, tau=TUNING.evidence_slab):
     """Family-wise adjusted p-values in the order of the evidence.
 
     Pairs are ordered by their Bayes factor B against a normal slab. With ``E = sum_b P0(B_b >= B)``, the
@@ -180,7 +176,7 @@ def adjusted_p_values(blocks, tau=_SLAB):
     evidence = log_bayes_factors(c, v, tau)
     low, high = evidence.min(), evidence.max()
     is_one = high - low < 1e-12 * max(1.0, abs(high))
-    thresholds = np.array([low]) if is_one else np.linspace(low, high, _N_THRESHOLDS)
+    thresholds = np.array([low]) if is_one else np.linspace(low, high, TUNING.evidence_n_thresholds)
     weights = tau**2 / (tau**2 + v)
     shift = np.log1p(tau**2 / v).sum(axis=-1)
     bounds = 2 * thresholds[None, :] + shift[:, None]
@@ -202,7 +198,7 @@ def weighted_chi2_logsf(x, weights):
         w = np.ascontiguousarray(weights[rows].T)[:, :, None]  # sums over the first axis are the fast ones
         unit = power_of_two(w.max(axis=0))
         w = w / unit  # of which squares and cubes are numbers
-        positive = np.maximum(np.clip(x[rows], 0.0, _FARTHEST * unit) / unit, _NEAREST)
+        positive = np.maximum(np.clip(x[rows], 0.0, TUNING.evidence_farthest * unit) / unit, TUNING.evidence_nearest)
         s = _saddlepoint(positive, w)
         slack = 1 - 2 * s * w
         cumulant = -0.5 * np.log(slack).sum(axis=0)  # the product of many would overflow
@@ -234,7 +230,7 @@ def _saddlepoint(x, w, n_steps=60):
         f = terms.sum(axis=0)
         low, high = np.where(f < x, s, low), np.where(f < x, high, s)
         newton = s + f * (1 - f / x) / (2 * np.square(terms).sum(axis=0))
-        rounding = _CONVERGED * (np.abs(s) + 1 / top)
+        rounding = TUNING.evidence_converged * (np.abs(s) + 1 / top)
         if (np.abs(newton - s) <= rounding).all():
             return newton
         inside = (newton >= low - rounding) & (newton <= high + rounding)

@@ -13,10 +13,9 @@ from scipy import stats
 from ...statespace.episodes import episodes, lagged_rows
 from ..lagged.misfit import combined
 from .input_checks import N_LAGS, n_past_rows, pseudo_inverse
+from .tuning import TUNING
 
-_LEVEL = 0.01  # below which pairs are suspect, for all of them together
 _DECAYS = (0.5, 0.8)  # of the weights by which the rows that an input comes later are added up
-_READ = 10  # rows of its own measurements that a controller may read, the present one among them
 HELD = (1, 2, 4, 8, 16, 32, 64)  # rows over which inputs are averaged
 _LONGEST = 50_000  # rows that a suspicion is looked into with
 
@@ -38,7 +37,7 @@ def hidden_cause_table(record, updates, sums):
         others = [partition.slices[m] for own, m in pairs if own == n]
         later, squared = cross[N_LAGS + 1 :, inputs], inputs_squared[inputs, inputs]
         first = [_p_value(later, squared, updates_squared, rows, record.n_samples) for rows in others]
-        if any(p * len(pairs) < _LEVEL for p in first):
+        if any(p * len(pairs) < TUNING.hidden_causes_level for p in first):
             later, squared = _given_own_measurements(record, updates, n)
             n_rows = min(record.n_samples, _LONGEST)
             again = [_p_value(later, squared, updates_squared, rows, n_rows) for rows in others]
@@ -47,7 +46,7 @@ def hidden_cause_table(record, updates, sums):
     table = pd.DataFrame([(names[n], names[m]) for n, m in pairs], columns=["input_of", "measured"], dtype=object)
     table["p_value"] = np.array(p_values)
     table["p_adjusted"] = np.minimum(table["p_value"] * len(table), 1.0)
-    return table.assign(suspect=table["p_adjusted"] < _LEVEL)
+    return table.assign(suspect=table["p_adjusted"] < TUNING.hidden_causes_level)
 
 
 def held_variances(u, starts):
@@ -94,7 +93,9 @@ def _given_own_measurements(record, updates, unit):
         left -= stop - start
         if stop - start > 1:
             rows = slice(start, stop)
-            known = np.hstack([lagged_rows(u[rows], n_past), z[rows], lagged_rows(z[rows], _READ - 1)])
+            known = np.hstack(
+                [lagged_rows(u[rows], n_past), z[rows], lagged_rows(z[rows], TUNING.hidden_causes_read - 1)]
+            )
             pieces.append((u[rows, inputs], known, updates(start, stop)))
     known = np.vstack([piece[1] for piece in pieces])
     known = (known - known.mean(axis=0)) / np.maximum(known.std(axis=0), np.finfo(float).tiny)

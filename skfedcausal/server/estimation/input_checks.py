@@ -19,16 +19,10 @@ from ...statespace.episodes import (
     lag_covariances,
     symmetric,
 )
+from .tuning import TUNING
 
-_MAX_ORDER = 20
-_WINDOWS = 5000  # stretches of an input that are looked at, evenly spread
-_EXCITED = 1e-6  # share of an input's variance that steps before it must leave unexplained
-_SAME = 1e-10  # share of an input's variance below which the other inputs determine it
 N_LAGS = 5  # rows between an input and a measurement that are tested
-_MAX_PAST = 20  # rows of their own past that inputs are freed of
 _ROWS_PER_LAG = 4  # and at least so many rows of the record for each of them and each input
-_LEVEL = 1e-3  # below which a test of no feedback rejects
-_RANK = 1e-9
 
 
 class InputsNotSeparableError(ValueError):
@@ -47,7 +41,7 @@ class InputsNotSeparableError(ValueError):
 def check_independent(correlation):
     """Refuse inputs whose correlation matrix is singular."""
     values, vectors = np.linalg.eigh(correlation)
-    null = vectors[:, values < _SAME]
+    null = vectors[:, values < TUNING.input_checks_same]
     if null.size:
         involved = np.flatnonzero(np.abs(null).max(axis=1) > 1e-4)
         raise InputsNotSeparableError(involved)
@@ -56,7 +50,7 @@ def check_independent(correlation):
 def excitation_table(record, regressors):
     """How well each input is excited."""
     u, scale = record.standard_known
-    longest = min(_MAX_ORDER, max(min(episode_lengths(record.starts, len(u))) // 2, 1))
+    longest = min(TUNING.input_checks_max_order, max(min(episode_lengths(record.starts, len(u))) // 2, 1))
     orders = [_persistent_order(u[:, k], longest, record.starts) for k in range(u.shape[1])]
     precision = np.linalg.pinv(regressors, hermitian=True)
     k = u.shape[1]
@@ -66,12 +60,12 @@ def excitation_table(record, regressors):
 
 def _persistent_order(u, longest, starts):
     """Number of steps of an input that do not determine each other, by elimination."""
-    thin = max(len(u) // _WINDOWS, 1)
+    thin = max(len(u) // TUNING.input_checks_windows, 1)
     windows = [sliding_window_view(u[start:stop], longest)[::thin] for start, stop in episodes(starts, len(u))]
     gram = sum(w.T @ w for w in map(np.ascontiguousarray, windows))
     rest = gram / gram[0, 0]
     for order in range(longest):
-        if rest[order, order] <= _EXCITED:
+        if rest[order, order] <= TUNING.input_checks_excited:
             return order
         rest = rest - np.outer(rest[:, order], rest[order]) / rest[order, order]
     return longest
@@ -148,7 +142,7 @@ def input_sums(record, updates):
 
 def n_past_rows(u):
     """Rows of their own past that inputs (n_samples, k) are freed of."""
-    return int(np.clip(len(u) // (_ROWS_PER_LAG * u.shape[1]), N_LAGS, _MAX_PAST))
+    return int(np.clip(len(u) // (_ROWS_PER_LAG * u.shape[1]), N_LAGS, TUNING.input_checks_max_past))
 
 
 def _own_past(u, starts):
@@ -174,12 +168,12 @@ def pseudo_inverse(S):
     if not S.size:
         return S, 0
     values, vectors = np.linalg.eigh(S)
-    kept = values > _RANK * max(values[-1], np.finfo(float).tiny)
+    kept = values > TUNING.input_checks_rank * max(values[-1], np.finfo(float).tiny)
     inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
     return (vectors * inverse) @ vectors.T, int(kept.sum())
 
 
 def controlled_units(table, names):
     """Units among `names` whose inputs depend on measurements, by the tests in a :func:`feedback_table`."""
-    rejected = set(table.loc[table["p_adjusted"] < _LEVEL, "controlled"])
+    rejected = set(table.loc[table["p_adjusted"] < TUNING.input_checks_level, "controlled"])
     return tuple(name for name in names if name in rejected)

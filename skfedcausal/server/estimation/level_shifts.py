@@ -14,12 +14,10 @@ import pandas as pd
 from ...statespace.segments import Change, LevelRegression
 from .block_tests import link_estimates
 from .scoring import is_spent, spend
+from .tuning import TUNING
 
 SHIFT_LEVEL = 1e-3  # probability that a step which says nothing stays in a plant
-_DOUBT_LEVEL = 1e-3  # probability of being in doubt about a shift anywhere in a record without one
 _TOGETHER = 25  # rows within which units shift together
-_CLEAR = 0.5  # share of the strongest likelihood ratio whose onset counts as well
-_WORK = 1e4  # operations for each row of a unit, about
 
 
 class UnitRecord(NamedTuple):
@@ -37,7 +35,7 @@ class UnitRecord(NamedTuple):
 
     def regression(self):
         """The `LevelRegression` of its scores, None where they are too short."""
-        spend(self, _WORK * len(self.scores))
+        spend(self, TUNING.level_shifts_work * len(self.scores))
         seen = None if self.present is None else self.present.astype(bool).all(axis=1)
         return LevelRegression.of(self.scores, self.starts, known=self.inputs, present=seen)
 
@@ -60,7 +58,7 @@ def shifts_of(units, n_units, with_doubts=True):
         changes = regression.changes()
         found += changes
         if with_doubts and not changes:
-            doubtful += regression.changes(_DOUBT_LEVEL / n_units)
+            doubtful += regression.changes(TUNING.level_shifts_doubt_level / n_units)
     return found, doubtful
 
 
@@ -71,7 +69,7 @@ def joined_shifts(found, doubtful=()):
         if _is_apart(change, kept):
             # a shift travels from the unit where it happened to others: later, and maybe clearer there
             together = [other for other in found if not _is_apart(other, [change])]
-            kept.append(min(other for other in together if other.ratio >= _CLEAR * change.ratio))
+            kept.append(min(other for other in together if other.ratio >= TUNING.level_shifts_clear * change.ratio))
     apart: list[Change] = []
     for change in sorted(doubtful):
         if _is_apart(change, [*kept, *apart[-1:]]):

@@ -16,12 +16,12 @@ from ..prediction import InputDrive, PlantFilter
 from .estimate import UNITS_WORK, estimate_plant
 from .scoring import Point, Scoring, ascend, spend
 from .standardised import StandardisedPlant
+from .tuning import TUNING
 
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 2.0, 5.0, 20.0)  # of what the past leaves unpredicted
 FILTERED = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # the same for the filter of a known plant
 _TOLERANCE = 0.001  # relative rise of the error over the best that a smaller share may have
 _LONGEST = 10  # parts of an episode that forecasts reach at most one of: fewer say too little of them
-_MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 
 
 def choose_noise_share(record, settings, horizon):
@@ -90,7 +90,7 @@ def forecast_error(record, plant, horizon):
     drive = InputDrive(plant.shrunk_B, record.input_level, S @ S.T)
     run = PlantFilter(plant.shrunk_A, plant.Q, record, drive)
     origins = np.concatenate([np.arange(a, b - horizon) for a, b in episodes(record.starts, record.n_samples)])
-    origins = origins[:: max(len(origins) // _MAX_ORIGINS, 1)]
+    origins = origins[:: max(len(origins) // TUNING.noise_share_max_origins, 1)]
     scores = [
         (rows, part.z @ np.linalg.inv(part.patterns[0]))
         for part, rows, choice in zip(record.parts, record.partition.slices, record.unpredicted, strict=True)

@@ -17,10 +17,7 @@ import numpy as np
 from ...statespace.fisher import Evaluation
 from ...statespace.matrices import floor_eigenvalues
 from ...statespace.riccati import adjoint_lyapunov, stationary_covariance
-
-_PSEUDO_STEPS = 5.0
-_LINK_SCALE = 1.0
-_VARIANCE_FLOOR = 0.01  # of the noise of pseudo-observations, in any direction
+from .tuning import TUNING
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,8 @@ class Prior:
         if partition.n_known:
             own = stationary_covariance(A[:, : len(Q)], Q)
             states = np.eye(len(Q)) - floor_eigenvalues(np.eye(len(Q)) - own, 0.0)  # at most the record's
-            states = floor_eigenvalues(states, _VARIANCE_FLOOR)
-        return cls(floor_eigenvalues(Q, _VARIANCE_FLOOR), ~partition.block_diagonal, n_samples, states)
+            states = floor_eigenvalues(states, TUNING.prior_variance_floor)
+        return cls(floor_eigenvalues(Q, TUNING.prior_variance_floor), ~partition.block_diagonal, n_samples, states)
 
     def evaluate(self, A, Q):
         """Log-prior and its derivatives per time step, zero for the columns of B in A."""
@@ -49,9 +46,9 @@ class Prior:
         inverse = np.linalg.inv(Q)
         spread = inverse @ self.covariance @ inverse
         trace = np.trace(inverse @ self.covariance)
-        linked = np.where(self.coupling, A, 0.0) / _LINK_SCALE**2
-        value = -_PSEUDO_STEPS / 2 * (np.linalg.slogdet(Q)[1] + trace) - 0.5 * (linked * A).sum()
-        grad_Q = _PSEUDO_STEPS / 2 * (spread - inverse)
+        linked = np.where(self.coupling, A, 0.0) / TUNING.prior_link_scale**2
+        value = -TUNING.prior_pseudo_steps / 2 * (np.linalg.slogdet(Q)[1] + trace) - 0.5 * (linked * A).sum()
+        grad_Q = TUNING.prior_pseudo_steps / 2 * (spread - inverse)
         start = _stationary_prior(A, Q, np.eye(len(Q)) if self.states is None else self.states, ~self.coupling)
         grad_A, grad_Q = start.grad_A - linked, start.grad_Q + (grad_Q + grad_Q.T) / 2
         grad_A = np.pad(grad_A, [(0, 0), (0, n_inputs)])
@@ -64,13 +61,13 @@ class Prior:
         coupling = np.zeros(free.n_transition, dtype=bool)
         coupling[inside] = self.coupling[free.rows[inside], free.cols[inside]]
         linked, split = np.flatnonzero(coupling), free.n_transition
-        matrix[linked, linked] += 1 / _LINK_SCALE**2 / self.n_samples
+        matrix[linked, linked] += 1 / TUNING.prior_link_scale**2 / self.n_samples
         inverse = np.linalg.inv(Q)
         a, b = free.first, free.second
         mixed = inverse[np.ix_(b, a)]
         products = mixed * mixed.T + inverse[np.ix_(a, a)] * inverse[np.ix_(b, b)]
         half = free.half_on_diagonal
-        matrix[split:, split:] += _PSEUDO_STEPS * half[:, None] * half[None, :] * products / self.n_samples
+        matrix[split:, split:] += TUNING.prior_pseudo_steps * half[:, None] * half[None, :] * products / self.n_samples
 
 
 def _stationary_prior(A, Q, states, own):
@@ -81,8 +78,8 @@ def _stationary_prior(A, Q, states, own):
     S = stationary_covariance(A, Q)
     of_units = np.where(own, S, 0.0)
     inverse = np.linalg.inv(of_units)
-    value = -_PSEUDO_STEPS / 2 * (np.linalg.slogdet(of_units)[1] + np.trace(inverse @ states))
-    through = adjoint_lyapunov(A, _PSEUDO_STEPS / 2 * (inverse @ states @ inverse - inverse))
+    value = -TUNING.prior_pseudo_steps / 2 * (np.linalg.slogdet(of_units)[1] + np.trace(inverse @ states))
+    through = adjoint_lyapunov(A, TUNING.prior_pseudo_steps / 2 * (inverse @ states @ inverse - inverse))
     return Evaluation(value, 2 * through @ A @ S, through)
 
 

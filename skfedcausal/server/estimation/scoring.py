@@ -14,20 +14,14 @@ from scipy.linalg.lapack import dpotri
 from ...statespace.fisher import Evaluation, FreeElements, InformationColumns
 from ...statespace.matrices import cap_radius, spectral_radius
 from ..sparse.memory import of_machine
+from .tuning import TUNING
 
 MAX_RADIUS = 1 - 1e-6
 _ROUNDED = np.finfo(float).eps ** (1 / 3)
-_CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
 _RIDGE = 1e-12
 _SMALL = 2**28  # bytes that every machine has
-_MUCH = 2**23  # of columns that are formed again rather than kept during a climb
-_INDEFINITE = 1e-6  # relative ridge that cures no rounding but a negative eigenvalue
-_DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
-_ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _FAST = 0.1  # share of what a step found that it may leave where the climb goes on because it is fast
 RATE = 2e9  # operations a second of the machine that the costs were measured on
-_CLOCK = 0.8  # share of the budget after which the clock stops what the count did not; the rest tells what was found
-_ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
 
 class Structure:
@@ -151,7 +145,7 @@ class Scoring:
 
     def release(self):
         """Give back what only tests of blocks ask for, where that is much: it can be formed again."""
-        if self._columns is not None and self._columns.n_bytes > _MUCH:
+        if self._columns is not None and self._columns.n_bytes > TUNING.scoring_much:
             self._columns = None
 
     def add_prior(self, matrix):
@@ -209,8 +203,8 @@ def observed_information(objective, free, point):
     """Observed information of the free elements per time step, by central differences of the gradient."""
     x, shape = free.gather(point.A, point.Q), point.A.shape
     matrix = np.empty((len(x), len(x)))
-    steps = np.full(len(x), _DIFFERENCE)  # either side of a covariance has to be one
-    steps[free.n_transition :] = min(_DIFFERENCE, np.linalg.eigvalsh(point.Q)[0] / 10)
+    steps = np.full(len(x), TUNING.scoring_difference)  # either side of a covariance has to be one
+    steps[free.n_transition :] = min(TUNING.scoring_difference, np.linalg.eigvalsh(point.Q)[0] / 10)
     for k, direction in enumerate(np.diag(steps)):
         A, Q = free.scatter(direction, shape)
         ahead = objective.evaluate(point.A + A, point.Q + Q)
@@ -253,10 +247,10 @@ def _metric(matrix):
     Inputs under feedback can make the expected information indefinite, which supposes that there is none.
     """
     try:
-        return positive_factor(matrix, largest_ridge=_INDEFINITE)
+        return positive_factor(matrix, largest_ridge=TUNING.scoring_indefinite)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(matrix)
-        values = np.maximum(np.abs(values), _INDEFINITE * np.abs(values).max())
+        values = np.maximum(np.abs(values), TUNING.scoring_indefinite * np.abs(values).max())
         return positive_factor((vectors * values) @ vectors.T)
 
 
@@ -267,7 +261,7 @@ def is_valid(A, Q):
         return False
     scale = np.sqrt(variances)
     smallest = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0]
-    return bool(smallest > _CORRELATION_FLOOR and _vanishes(A[:, : len(Q)]))
+    return bool(smallest > TUNING.scoring_correlation_floor and _vanishes(A[:, : len(Q)]))
 
 
 def _vanishes(A):
@@ -337,7 +331,7 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
         trial = _search_line(objective, scoring, point, x, direction, float(slope @ direction))
         if trial is None:
             if not curvature.pairs:
-                return Ascent(point, gain, n_iter, gain <= _ROUNDING_GAIN)
+                return Ascent(point, gain, n_iter, gain <= TUNING.scoring_rounding_gain)
             curvature = InverseCurvature()
             continue
         point, length = trial
@@ -356,7 +350,7 @@ class Budget:
 
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole
-        self.operations_left, self._longest = max_time * RATE, _CLOCK * max_time
+        self.operations_left, self._longest = max_time * RATE, TUNING.scoring_clock * max_time
         self._began, self._is_late = (perf_counter(), process_time()), False
         self.short_of: list[str] = []  # what searches that had a part of it looked for, and ended with that part
 
@@ -376,7 +370,7 @@ class Budget:
 
     def leave(self, n_operations):
         """Leave time for what is done whatever was found: a fifth of it stays for finding."""
-        taken = min(n_operations, _CLOCK * self.operations_left)
+        taken = min(n_operations, TUNING.scoring_clock * self.operations_left)
         self.spend(taken)
         self.max_time -= taken / RATE
 
@@ -465,7 +459,7 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
             rise = found.value - value
             if rise >= 1e-4 * length * slope:
                 return Point(A, Q, found), length
-            if abs(rise) <= _ROUNDING * abs(value):
+            if abs(rise) <= TUNING.scoring_rounding * abs(value):
                 gradient = scoring.structure.free.gradient(found.grad_A, found.grad_Q)
                 if abs(gradient @ step) <= 0.9 * slope:
                     return Point(A, Q, found), length

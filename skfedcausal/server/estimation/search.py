@@ -11,12 +11,7 @@ from ...statespace.matrices import spectral_radius
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
 from .evidence import benjamini_hochberg, unordered_benjamini_hochberg
 from .scoring import Point, Scoring, ascend, is_spent, is_valid, made_valid
-
-_MAX_ADDITIONS = 3  # new links per effect and round
-_MAX_ROUNDS = 60
-_UNIT_ROOT = 0.98  # spectral radius of units that are close to a unit root
-_STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts at a step that is known
-_SINGULAR = 1e-3  # smallest eigenvalue of the process noise of a plant that needs no prior
+from .tuning import TUNING
 
 
 class StructureSearch(NamedTuple):
@@ -48,7 +43,7 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
         structure, point = _first_structure(objective, structure, point, alpha, near, tests)
     seen = {structure.key}
     left, n_further = np.inf, 0
-    for n_rounds in range(1, _MAX_ROUNDS + 1):
+    for n_rounds in range(1, TUNING.search_max_rounds + 1):
         scoring = Scoring(objective, structure, point)
         if is_spent(objective):
             return StructureSearch(scoring, False, n_further)
@@ -86,12 +81,12 @@ def is_degenerate(point, correlations, partition, alpha):
     """
     correlated = alpha is not None and unordered_benjamini_hochberg(correlations.p_value, alpha, partition).any()
     radius = spectral_radius(point.A[:, : len(point.Q)])
-    return bool(correlated or is_singular(point.Q) or radius > _UNIT_ROOT)
+    return bool(correlated or is_singular(point.Q) or radius > TUNING.search_unit_root)
 
 
 def is_singular(Q):
     """Whether a process covariance in standardised states is nearly singular."""
-    return bool(np.linalg.eigvalsh(Q)[0] < _SINGULAR)
+    return bool(np.linalg.eigvalsh(Q)[0] < TUNING.search_singular)
 
 
 def _first_structure(objective, structure, point, alpha, near, tests):
@@ -152,7 +147,7 @@ def _proposal(scoring, alpha):
         if (driven & ~structure.driven).any():
             return _without_idle_correlations(scoring, proposed, alpha)
     if partition.n_steps:
-        shifted = structure.shifted & (link_estimates(scoring, "step").p_value <= _STEP_LEVEL)
+        shifted = structure.shifted & (link_estimates(scoring, "step").p_value <= TUNING.search_step_level)
         proposed = proposed.with_masks(shifted=shifted)
     if proposed.key != structure.key:
         return _without_idle_correlations(scoring, proposed, alpha)
@@ -186,7 +181,7 @@ def _capped(additions, p_values, family):
     effect = family.pairs[:, 0]
     for m in np.unique(effect[additions]):
         candidates = np.flatnonzero(additions & (effect == m))
-        kept[candidates[np.argsort(p_values[candidates], kind="stable")[:_MAX_ADDITIONS]]] = True
+        kept[candidates[np.argsort(p_values[candidates], kind="stable")[: TUNING.search_max_additions]]] = True
     return kept
 
 

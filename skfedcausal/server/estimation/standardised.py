@@ -15,15 +15,12 @@ from ...statespace.units import fit_units, lag_shares, slow_start
 from ...statespace.whittle import WhittleLikelihood
 from .level_shifts import UnitRecord
 from .scoring import Structure
+from .tuning import TUNING
 
 _MIN_LAGS, _MAX_LAGS = 12, 400
 _ROWS_PER_LAG = 8  # time steps per lag at least
 _TRUNCATION = 2e-3  # what the filter may still remember at the last lag
 _OWN_NOISE = 1e-6  # smallest process noise to start from; inputs can seem to explain a unit in full
-_VARIANCE_FLOOR = 0.01  # share of a score's variance its state has at least
-_LEAST_SHARE = 0.01  # of the products at a lag, with fewer of which nothing is known of it
-_LOSS_BY_GAPS = 0.05  # of information, up to which hardly any time is taken to go through a record row by row
-_EDGE_SHARE = 3.0  # standard deviations of a score test to one edge effect at least
 
 
 class StandardisedPlant:
@@ -72,10 +69,10 @@ class StandardisedPlant:
         if present is not None:
             first = [rows.start for rows in self.partition.slices]
             self._shares = lag_shares(present[:, first], _MIN_LAGS)
-        self.has_all_lags = bool(self._shares.min() >= _LEAST_SHARE)
+        self.has_all_lags = bool(self._shares.min() >= TUNING.standardised_least_share)
         # units that report at some lags only, such as every other row
-        self._is_slow = np.diagonal(self._shares, axis1=1, axis2=2).min(axis=0) < _LEAST_SHARE
-        is_clear = np.linalg.eigvalsh(self.score_noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE
+        self._is_slow = np.diagonal(self._shares, axis1=1, axis2=2).min(axis=0) < TUNING.standardised_least_share
+        is_clear = np.linalg.eigvalsh(self.score_noise)[-1] < np.sqrt(self.n_samples) / TUNING.standardised_edge_share
         self.has_clear_scores = bool(self.determined.all() and self.has_all_lags and (is_clear or not edges))
         self._most_lags = _MAX_LAGS if record.most_lags is None else record.most_lags
         self._n_lags, self._units, self._moments = min(_MIN_LAGS, self._most_lags), {}, None
@@ -111,7 +108,7 @@ class StandardisedPlant:
     @property
     def loses_little(self):
         """Whether Whittle's likelihood of the scores is nearly as good as the exact one: errors are 2.5 % larger."""
-        return self.loss_by_gaps <= _LOSS_BY_GAPS
+        return self.loss_by_gaps <= TUNING.standardised_loss_by_gaps
 
     @property
     def pair_shares(self):
@@ -227,7 +224,7 @@ class StandardisedPlant:
         rows, (scores, present) = self.partition.slices[unit], self.scores.of_unit(unit)
         counts = np.bincount(np.diff(np.flatnonzero(present[:, 0])), minlength=2)  # of distances between reports
         counts = counts[1 : max(self.n_samples // _MIN_LAGS, 2)]  # with a dozen reports at least
-        period = 1 + int(np.argmax(counts >= _LEAST_SHARE * counts.sum()))
+        period = 1 + int(np.argmax(counts >= TUNING.standardised_least_share * counts.sum()))
         scores, N = scores @ self.unscale[rows, rows].T, self.score_noise[rows, rows]
         return slow_start(scores, present[:, 0], N, self.record.starts, period, n_lags)
 
@@ -362,7 +359,7 @@ def _state_scales(record, scores, covariances, local):
         if not np.trace(S) > 0:
             raise ValueError(f"Unit {record.names[k]!r} tells of its states in none of these rows. Leave it out.")
         if record.determined[k]:
-            state = floor_eigenvalues(S - N, _VARIANCE_FLOOR * np.trace(S) / len(S))
+            state = floor_eigenvalues(S - N, TUNING.standardised_variance_floor * np.trace(S) / len(S))
         elif local[k] is None:
             raise ValueError(
                 f"The sensors of unit {record.names[k]!r} do not determine its {len(S)} states, and it sent no model "

@@ -14,29 +14,16 @@ from scipy.signal import lfilter, oaconvolve
 
 from ...statespace.episodes import episodes
 from ..dynamics import Plant
+from .tuning import TUNING
 
-_MOST_STATES = 400  # with their lags
 _COMPONENTS, _MANY, _FEW_COMPONENTS = 10, 16, 4  # of the signals whose products drive, of plants of many states
 _MOST_BENDS, _FEW = 31, 64  # of an input, as long as those of all inputs are few
-_FEWER_BENDS, _BENDS_IN_ALL = 15, 120  # of an input, of all inputs, else
 _TRIED = 256  # kinks of which those that repeat others are left out
-_SAME = 1e-6  # share of a kink's squares that those before it have to leave
 _MOST_ROWS = 4  # of states through which products act on a state
-_MOST_REGRESSORS = 250  # of a state that is also heard through rows of other units
-_HEARD = 0.01  # energy of an answer to another unit, of the largest one, from which on it counts
-_MEMORY = 500  # rows that a product acts for, at most
 _FORGOTTEN = 1e-10  # share of the energy of an answer that may come later
-_SETTLES, _FORGETS = 0.25, 200  # share of an episode, and rows, after which its unknown past is forgotten
 _LONGEST = 10_000  # rows to learn from, at most
-_FEWEST = 100  # at least, beyond the past that is forgotten
-_NOISE_ORDER = 10  # of the autoregression that whitens what is missed
-_PASSES = 3  # of which the later ones know what the quadratic forms explain
 _SHARES = 10.0 ** np.arange(-7, 1, 0.25)  # of the variance of what is missed that the forms may have
 _LIKELIER = np.log(100.0)  # by which they have to be likelier than none to move an effect
-_FOLDS = 5  # parts of a record that coefficients are learned without, one after the other
-_HISTORY = 1000  # rows before a change that matter, at most
-_JITTER = 1e-6
-_LEAST_NOISE = 1e-20  # share of a variance that noise in it has at least: what is less is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +42,7 @@ class Bends:
         knots = _knots(u, n_bends)
         n_kinks = sum(map(len, knots))
         if n_kinks > _FEW:
-            knots = _knots(u, min(_FEWER_BENDS, n_bends * _BENDS_IN_ALL // n_kinks))
+            knots = _knots(u, min(TUNING.curvature_fewer_bends, n_bends * TUNING.curvature_bends_in_all // n_kinks))
         linear = np.linalg.lstsq(_with_level(u), _kinks(u, knots), rcond=None)[0]
         return cls(knots, u.min(axis=0), u.max(axis=0), linear)
 
@@ -78,7 +65,7 @@ def _knots(u, n_bends):
     knots = [np.unique(np.quantile(column, at)) for column in u.T]
     both = np.hstack([_with_level(u), _kinks(u, knots)])
     left, new = np.square(np.diag(np.linalg.qr(both, mode="r"))), np.zeros(both.shape[1], dtype=bool)
-    new[: len(left)] = left > _SAME * np.square(both).sum(axis=0)[: len(left)]
+    new[: len(left)] = left > TUNING.curvature_same * np.square(both).sum(axis=0)[: len(left)]
     cuts = np.cumsum([u.shape[1] + 1, *map(len, knots)])[:-1]
     return tuple(own[kept] for own, kept in zip(knots, np.split(new, cuts)[1:], strict=True))
 
@@ -155,7 +142,7 @@ class Curvature:
         orders after the second are not known. Bends alone are the whole curve of an input.
         """
         n_steps, k = change.shape
-        known = np.zeros((0, k)) if before is None else before[-(n_steps + _HISTORY) :]
+        known = np.zeros((0, k)) if before is None else before[-(n_steps + TUNING.curvature_history) :]
         u = np.vstack([np.zeros((max(n_steps - len(known), 0), k)), known])
         run, u = self.dynamics.response(u)[-n_steps:], u[-n_steps:]
         moved = self.features(run + effect, u + change) - self.features(run, u)
@@ -182,11 +169,11 @@ def learned_curvature(dynamics, slices, scores, u, starts):
 
     None for plants without inputs, with too many states, or seen in too few rows.
     """
-    if not u.shape[1] or dynamics.n_states * dynamics.n_lags > _MOST_STATES:
+    if not u.shape[1] or dynamics.n_states * dynamics.n_lags > TUNING.curvature_most_states:
         return None
     parts = [part for part in _runs(dynamics, scores, u, starts) if part.late < len(part.run)]
     signals = [np.hstack([part.run, part.u]) for part in parts]
-    if sum(len(part.run) - part.late for part in parts) < _FEWEST:
+    if sum(len(part.run) - part.late for part in parts) < TUNING.curvature_fewest:
         return None
     axes = _components(np.concatenate(signals), _FEW_COMPONENTS if dynamics.n_states > _MANY else _COMPONENTS)
     level = np.concatenate(signals).mean(axis=0)
@@ -197,7 +184,7 @@ def learned_curvature(dynamics, slices, scores, u, starts):
     centre = np.concatenate(features).mean(axis=0)
     features = [x - centre for x in features]
     is_bend = np.arange(len(centre)) >= len(centre) - bends.number
-    answers = _impulse_responses(dynamics.A, min(_MEMORY, max(len(p.run) for p in parts)))
+    answers = _impulse_responses(dynamics.A, min(TUNING.curvature_memory, max(len(p.run) for p in parts)))
     forms = _learned_forms(answers, features, is_bend, parts, slices)
     low, high = everything.min(axis=0), everything.max(axis=0)
     return Curvature(dynamics, level, axes, low, high, bends, centre, tuple(forms))
@@ -218,7 +205,7 @@ def _runs(dynamics, scores, u, starts):
         stop = min(stop, start + left)
         if stop - start > 1:
             run = dynamics.response(u[start : stop - 1])
-            late = min(int(_SETTLES * len(run)), _FORGETS)
+            late = min(int(TUNING.curvature_settles * len(run)), TUNING.curvature_forgets)
             found.append(_Run(run, u[start : stop - 1], scores[start + 1 : stop] - run, late))
             left -= stop - start
     return found
@@ -227,9 +214,9 @@ def _runs(dynamics, scores, u, starts):
 def _components(signals, n_components):
     """Axes (c, m) onto the principal components of standardised signals, of unit variance."""
     scale = signals.std(axis=0)
-    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > _JITTER * scale.max())
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > TUNING.curvature_jitter * scale.max())
     values, axes = np.linalg.eigh(inverse[:, None] * np.cov(signals.T) * inverse)
-    kept = values > _JITTER * values[-1]
+    kept = values > TUNING.curvature_jitter * values[-1]
     axes = inverse[:, None] * axes[:, kept] / np.sqrt(values[kept])
     return axes[:, ::-1][:, :n_components]
 
@@ -289,9 +276,9 @@ def _heard(answers, through, moving, n_features):
     What bends the inputs of another unit goes through the states of that one.
     """
     energy = np.square(answers).sum(axis=0)
-    loud = moving & (energy > _HEARD * energy.max())
+    loud = moving & (energy > TUNING.curvature_heard * energy.max())
     others = [r for r in np.argsort(-energy, kind="stable") if loud[r] and r not in through]
-    room = max(min(_MOST_ROWS, _MOST_REGRESSORS // n_features) - len(through), 0)
+    room = max(min(_MOST_ROWS, TUNING.curvature_most_regressors // n_features) - len(through), 0)
     return np.sort(np.concatenate([through, others[:room]]).astype(int))
 
 
@@ -304,12 +291,12 @@ def _learned(answers, features, is_bend, missed, lates):
     y = [x[late:] for x, late in zip(missed, lates, strict=True)]
     level, centre = np.concatenate(y).mean(), np.concatenate(G).mean(axis=0)
     scale = np.concatenate(G).std(axis=0)
-    scale = np.where(scale > _JITTER * scale.max(), scale, np.inf)
+    scale = np.where(scale > TUNING.curvature_jitter * scale.max(), scale, np.inf)
     y, G = [x - level for x in y], [(x - centre) / scale for x in G]
     mean, root, gain = np.zeros(len(scale)), np.zeros((len(scale), 0)), 0.0
     if np.concatenate(y).any():
         kinds = [np.flatnonzero(np.tile(kind, answers.shape[1])) for kind in (~is_bend, is_bend)]
-        for _ in range(_PASSES):
+        for _ in range(TUNING.curvature_passes):
             rest = [a - b @ mean for a, b in zip(y, G, strict=True)]
             mean, root, gain = _posterior(y, G, rest, kinds)
             if not mean.any():  # the noise is what it was
@@ -326,15 +313,15 @@ def _foretold(y, G, mean, kinds):
     lengths = [len(x) for x in y]
     firsts, total = np.cumsum([0, *lengths[:-1]]), sum(lengths)
     least = 1.0
-    for fold in range(_FOLDS):
+    for fold in range(TUNING.curvature_folds):
         cuts = [
-            np.clip(np.array([fold, fold + 1]) * total // _FOLDS - a, 0, n)
+            np.clip(np.array([fold, fold + 1]) * total // TUNING.curvature_folds - a, 0, n)
             for a, n in zip(firsts, lengths, strict=True)
         ]
         rest = [
             (a[part], b[part]) for a, b, (i, j) in zip(y, G, cuts, strict=True) for part in (slice(i), slice(j, None))
         ]
-        rest = [pair for pair in rest if len(pair[0]) > _NOISE_ORDER]
+        rest = [pair for pair in rest if len(pair[0]) > TUNING.curvature_noise_order]
         if not rest:
             return 0.0
         ys, Gs = zip(*rest, strict=True)
@@ -359,7 +346,7 @@ def _posterior(y, G, noise, kinds):
     yw, Gw, rest = (
         np.concatenate([lfilter(whitener, 1.0, x, axis=0)[order:] for x in series]) for series in (y, G, noise)
     )
-    variance = max(rest.var(), _LEAST_NOISE * np.square(yw).mean())
+    variance = max(rest.var(), TUNING.curvature_least_noise * np.square(yw).mean())
     if not variance > 0:  # where nothing is missed nothing has to be explained
         return np.zeros(G[0].shape[1]), np.zeros((G[0].shape[1], 0)), 0.0
     H, b = Gw.T @ Gw / variance, Gw.T @ yw / variance
@@ -408,10 +395,10 @@ def _likeliest_variance(H, b, kind, prior, choices):
 
 def _whitener(series):
     """Coefficients ``[1, -a_1, -a_2, ...]`` that make an autoregression white."""
-    order = min(_NOISE_ORDER, *(len(x) // 2 for x in series))
+    order = min(TUNING.curvature_noise_order, *(len(x) // 2 for x in series))
     n_rows = sum(map(len, series))
     moments = np.array([sum(x[k:] @ x[: len(x) - k] for x in series) / n_rows for k in range(order + 1)])
-    moments[0] *= 1 + _JITTER
+    moments[0] *= 1 + TUNING.curvature_jitter
     if not order or not moments[0] > 0:
         return np.ones(1)
     return np.concatenate([[1.0], -solve_toeplitz(moments[:-1], moments[1:])])

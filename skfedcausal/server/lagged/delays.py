@@ -6,9 +6,9 @@ import numpy as np
 
 from ...statespace.lagged.kernels import CHANNEL_SCALES, ChannelEvidence
 from .misfit import lag_bases
+from .tuning import TUNING
 
 _DECAYS = (0.02, 0.3, 0.65, 0.88)  # of the kernels that begin at the first lag that acts
-_PROBABILITY = 0.9
 
 
 def first_lag_probabilities(S, q, n_lags):
@@ -43,7 +43,7 @@ def _first_roots(n_lags):
 def likely_lags(probability, lags):
     """The most probable first lag, and the ends of the smallest set that holds 90 % of the probability."""
     order = np.argsort(-probability, kind="stable")
-    n_kept = int(np.searchsorted(np.cumsum(probability[order]), _PROBABILITY)) + 1
+    n_kept = int(np.searchsorted(np.cumsum(probability[order]), TUNING.delays_probability)) + 1
     kept = np.asarray(lags)[order[:n_kept]]
     return float(lags[order[0]]), float(kept.min()), float(kept.max())
 

@@ -16,26 +16,15 @@ from ...statespace.matrices import hermitian
 from ...statespace.whittle import midpoints
 from ..estimation.evidence import weighted_chi2_logsf
 from ..joint import usual_information
+from .tuning import TUNING
 
 LEVEL = 0.05  # family-wise, below which a plant of several lags is learned and compared
 _FILLED_LEVEL = LEVEL / 5  # what fills gaps is an estimate itself
-# where a prior backs the plant of one lag: its noise often goes together because of lags that it lacks, and hides them
-_BACKED_LEVEL = 0.3
 _LAGS, _INPUT_LAGS = 20, 60  # that are tested, of inputs the later ones one by one only
 ROWS_PER_LAG, ROWS_PER_INPUT_LAG = 50, 20  # time steps per lag at least, of an input's
-_LEAST_SEEN = 0.75  # share of rows in which a unit's states have to be seen
-_FEWEST_LAGS = 5  # that are worth a test
 _DECAYS = (0.1, 0.8)  # of the kernels that weigh later lags
 _TINY = 1e-300
-_NO_NOISE = 0.01  # share of the process noise up to which sensor noise is none
-_NOISE_ERROR = 0.1  # relative standard error of sensor noise that is estimated locally
-_UNKNOWN = 1e-8
-_AT_MOST = 0.9  # p value of a lag, where many are combined
 _TESTED = (0.02, 0.3, 0.7, 0.93)  # decays of the kernels of the tests
-_EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
-_LEAST_LEFT = 0.9  # share of the rows that late lags of inputs leave
-_LATE = 4  # lags after which single ones are looked at, which the kernels of the test hardly weigh
-_LATE_SHARE = 0.1  # of the error of a channel's test that is theirs
 _SUSPECT = 1e-5  # p value of a single lag, roughly, below which it is tested
 
 
@@ -53,7 +42,7 @@ def lag_tests(plant, scoring, units=None):
     """
     partition, longest = plant.partition, max(np.diff([*plant.starts, plant.n_samples]))
     n_lags = int(min(_LAGS, longest // ROWS_PER_LAG))
-    if n_lags < _FEWEST_LAGS or not plant.scores_suffice or not plant.has_clear_scores:
+    if n_lags < TUNING.misfit_fewest_lags or not plant.scores_suffice or not plant.has_clear_scores:
         return None
     sums, n_input_lags = _products_of_lags(plant, n_lags)
     if sums is None:
@@ -86,7 +75,7 @@ def lag_tests(plant, scoring, units=None):
                 p_values[unit, among] = p_values_in_bases(S, q, test.sizes)
                 single[unit, among], lag = late.p_values(rows, inside, channels, last[k])
                 latest[k] = max(latest[k], lag)
-    p_values = np.minimum(np.minimum(p_values / (1 - _LATE_SHARE), single / _LATE_SHARE), 1.0)
+    p_values = np.minimum(np.minimum(p_values / (1 - TUNING.misfit_late_share), single / TUNING.misfit_late_share), 1.0)
     return LagTests(p_values, tuple(latest))
 
 
@@ -106,13 +95,13 @@ def _lags_of_inputs(plant, n_lags):
     lengths = np.diff([*plant.starts, plant.n_samples])
     most = int(min(_INPUT_LAGS, lengths.max() // ROWS_PER_INPUT_LAG))
     left, all_rows = (np.maximum(lengths - lags, 0).sum() for lags in (most, n_lags))
-    return most if left > _LEAST_LEFT * all_rows else n_lags
+    return most if left > TUNING.misfit_least_left * all_rows else n_lags
 
 
 def is_mostly_there(record):
     """Whether every unit's states are seen in most rows: what is filled says nothing of lags."""
     shares = [part.determined_rows.mean() for part in record.parts]
-    return bool(record.determined.all() and min(shares) >= _LEAST_SEEN)
+    return bool(record.determined.all() and min(shares) >= TUNING.misfit_least_seen)
 
 
 def filled_record(record, states):
@@ -148,7 +137,7 @@ def misfit_of_all(table):
     p = table["p_value"].to_numpy(float)
     if not len(p):
         return np.nan
-    return min(float(table["p_adjusted"].min()), float(combined(p, at_most=_AT_MOST)))
+    return min(float(table["p_adjusted"].min()), float(combined(p, at_most=TUNING.misfit_at_most)))
 
 
 def level_of(*, has_gaps, is_backed):
@@ -158,7 +147,7 @@ def level_of(*, has_gaps, is_backed):
     """
     if has_gaps:
         return _FILLED_LEVEL
-    return _BACKED_LEVEL if is_backed else LEVEL
+    return TUNING.misfit_backed_level if is_backed else LEVEL
 
 
 def one_lag_is_enough(table, level=LEVEL):
@@ -181,7 +170,7 @@ def lag_bases(n_lags, decays=_TESTED):
     for decay in decays:
         values, axes = np.linalg.eigh(decay ** np.maximum.outer(lag, lag).astype(float))
         values, axes = values[::-1], axes[:, ::-1]
-        k = int(np.searchsorted(np.cumsum(values) / values.sum(), _EXPLAINED)) + 1
+        k = int(np.searchsorted(np.cumsum(values) / values.sum(), TUNING.misfit_explained)) + 1
         bases.append(axes[:, :k] * np.sqrt(values[:k]))
     return bases
 
@@ -208,7 +197,7 @@ def kernel_p_values(S, q, n_lags, bases, *, of_each_lag=False):
     early = 1 / np.arange(2, n_lags + 2)
     shares = np.concatenate([np.full(len(bases), 1 / len(bases)), early / early.sum()])
     # one lag that does exactly nothing says nothing of the others
-    return combined(np.concatenate([p_values, single]), shares, _AT_MOST)
+    return combined(np.concatenate([p_values, single]), shares, TUNING.misfit_at_most)
 
 
 def p_values_in_bases(S, q, sizes):
@@ -268,13 +257,13 @@ class OpenNoise:
 
     def is_open(self, rows):
         """Whether a unit's sensor noise matters beside its process noise."""
-        return np.trace(self._N[rows, rows]) > _NO_NOISE * np.trace(self._Q[rows, rows])
+        return np.trace(self._N[rows, rows]) > TUNING.misfit_no_noise * np.trace(self._Q[rows, rows])
 
     def precision(self, rows):
         """What the unit's own model knows of the elements of its sensor noise."""
         variance = self._N[rows, rows].diagonal()
         pairs = _symmetric_pairs(len(variance))
-        return np.array([1 / (_NOISE_ERROR**2 * variance[a] * variance[b]) for a, b in pairs])
+        return np.array([1 / (TUNING.misfit_noise_error**2 * variance[a] * variance[b]) for a, b in pairs])
 
     def filter(self, rows, frequencies):
         """``Z`` of the unit alone."""
@@ -440,7 +429,7 @@ class LateLags:
         suspect = np.flatnonzero(roughly.min(axis=1, initial=1.0) < _SUSPECT)
         if not len(suspect):
             return p_values, 0
-        lags, of_lags = np.unique(_LATE + 1 + roughly[suspect].argmin(axis=1), return_inverse=True)
+        lags, of_lags = np.unique(TUNING.misfit_late + 1 + roughly[suspect].argmin(axis=1), return_inverse=True)
         bases = [np.eye(last - 1)[:, [lag - 2]] for lag in lags]
         test = MisfitTest(self._info, self._grad[: last + 1], self._n_rows, bases, self._noise)
         S, q = test.efficient(rows, inside, channels[suspect])
@@ -455,8 +444,8 @@ class LateLags:
         U, V = self._info.U[:, rows, rows], self._info.V[:, channels[:, :, None], channels[:, None]]
         (m, k), p = channels.shape, rows.stop - rows.start
         S = self._n_rows / len(U) * np.tensordot(U, V, ([0], [0])).real  # (row, row, channel, col, col)
-        S = S.transpose(2, 1, 3, 0, 4).reshape(m, p * k, p * k) + _UNKNOWN * self._n_rows * np.eye(p * k)
-        q = self._n_rows * self._grad[1 + _LATE : last + 1, rows][..., channels]
+        S = S.transpose(2, 1, 3, 0, 4).reshape(m, p * k, p * k) + TUNING.misfit_unknown * self._n_rows * np.eye(p * k)
+        q = self._n_rows * self._grad[1 + TUNING.misfit_late : last + 1, rows][..., channels]
         q = q.transpose(2, 1, 3, 0).reshape(m, p * k, -1)
         return chdtrc(p * k, np.einsum("xel,xel->xl", q, np.linalg.solve(S, q)))
 
@@ -477,6 +466,6 @@ def _solved(information, right):
     """``information^-1 right``, without directions that a record tells nothing of."""
     scale = 1 / np.sqrt(information.diagonal())
     values, axes = np.linalg.eigh(scale[:, None] * information * scale)
-    known = values > _UNKNOWN
+    known = values > TUNING.misfit_unknown
     axes = scale[:, None] * axes[:, known]
     return axes @ ((axes.T @ right) / values[known, None])

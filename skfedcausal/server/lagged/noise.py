@@ -10,8 +10,8 @@ from ...statespace.matrices import floor_eigenvalues
 from ...statespace.partition import Partition
 from ..estimation.evidence import benjamini_hochberg
 from .problem import Fitted, LaggedProblem, climb
+from .tuning import TUNING
 
-_N_STEPS = 12
 _SETTLED = 0.01  # log-likelihood that a step gains
 
 
@@ -26,7 +26,7 @@ def with_shared_noise(problem, fitted, alpha):
         return fitted
     likelihood, Q = problem.likelihood, fitted.Q
     point = likelihood.evaluate(fitted.coefficients, Q)
-    for _ in range(_N_STEPS):
+    for _ in range(TUNING.noise_n_steps):
         change = np.where(mask, 2 * Q @ point.grad_Q @ Q, 0.0)  # of expectation maximisation, where all is free
         step = 1.0
         while step > 0.01:
@@ -73,13 +73,6 @@ def _correlated(problem, fitted, alpha):
 # -- A plant of several lags learned in coordinates in which the noise of all its units is white ---
 
 
-_MOST_COEFFICIENTS = 600  # of one row: the algebra grows with their cube
-_MOST_TURNS = 6  # of coordinates
-_MOST_STEPS, _MOST_SWEEPS = 40, 8
-_WORTHWHILE = 1.0  # log-likelihood that another turn has to add
-_FLOOR = 1e-10  # share of the largest variance of the noise that is left in any direction
-
-
 class Coordinates(NamedTuple):
     """A plant in coordinates ``W s`` of the standardised states."""
 
@@ -113,12 +106,12 @@ def whitened(problem, sums, fitted):
     None where that costs too much or leads nowhere.
     """
     n_coefficients = problem.likelihood.n * len(problem.state_lags) + sum(map(len, problem.input_lags))
-    if problem.likelihood.n == 1 or n_coefficients > _MOST_COEFFICIENTS:
+    if problem.likelihood.n == 1 or n_coefficients > TUNING.noise_most_coefficients:
         return None
     best, point = None, (fitted.coefficients, fitted.Q)
-    for _ in range(_MOST_TURNS):
+    for _ in range(TUNING.noise_most_turns):
         found = None if problem.budget.is_spent else _learned_in(problem, sums, *point)
-        if found is None or (best is not None and found.criterion < best.criterion + _WORTHWHILE):
+        if found is None or (best is not None and found.criterion < best.criterion + TUNING.noise_worthwhile):
             break
         best, point = found, found.in_standard_states()
     return best
@@ -127,7 +120,7 @@ def whitened(problem, sums, fitted):
 def _learned_in(problem, sums, coefficients, Q):
     """The plant learned in the coordinates that whiten a noise, from a point on."""
     n, k = problem.likelihood.n, problem.partition.n_inputs
-    values, axes = np.linalg.eigh(floor_eigenvalues(Q, _FLOOR * np.linalg.norm(Q, 2)))
+    values, axes = np.linalg.eigh(floor_eigenvalues(Q, TUNING.noise_floor * np.linalg.norm(Q, 2)))
     W = (axes / np.sqrt(values)).T
     W /= np.sqrt(np.diag(W @ sums.sums[0][:n, :n] @ W.T) / sums.n_rows)[:, None]
     there, back = np.eye(n + k), np.eye(n + k)
@@ -138,7 +131,7 @@ def _learned_in(problem, sums, coefficients, Q):
     white = LaggedProblem(likelihood, spectrum, partition, problem.state_lags, problem.input_lags, problem.budget)
     start = Fitted(W @ coefficients @ back, np.diag(np.diag(W @ Q @ W.T)))
     everything = np.ones((n, n), dtype=bool), np.ones((n, k), dtype=bool)
-    found = climb(white, start, everything, n_steps=_MOST_STEPS, n_sweeps=_MOST_SWEEPS)
+    found = climb(white, start, everything, n_steps=TUNING.noise_most_steps, n_sweeps=TUNING.noise_most_sweeps)
     if not found.posteriors:
         return None
     found = with_shared_noise(white, found, 1.0)

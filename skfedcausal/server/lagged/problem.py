@@ -12,12 +12,9 @@ from ...statespace.lagged.likelihood import LaggedLikelihood
 from ...statespace.matrices import floor_eigenvalues, symmetric_basis
 from ...statespace.partition import Partition
 from ..estimation.scoring import Budget
+from .tuning import TUNING
 
-_LEAST_STEP = 0.02
-_Q_FLOOR = 0.1  # share of the smallest eigenvalue of a unit's process noise that a step leaves
-_Q_LEAST = 0.01  # share of the first process noise that is left where noise of the sensors could take all of it
 _SETTLED = 0.5  # log-likelihood that a last step promises
-_KEEPS = 0.5  # share of the step promised that the likelihood may miss
 
 
 @dataclass
@@ -199,13 +196,13 @@ def _search_line(problem, fitted, proposal, base, slope, bend):
     Penalised values cannot be compared: under new scales the old point may be all but impossible.
     """
     step = 1.0
-    while step >= _LEAST_STEP:
+    while step >= TUNING.problem_least_step:
         trial = fitted.coefficients + step * (proposal - fitted.coefficients)
         promised = step * slope - 0.5 * step**2 * bend
         if not (problem.likelihood.N.any() and problem.likelihood.winds(trial)):
             value = problem.likelihood.n_rows * problem.point(trial, fitted.Q).value
             problem.spent()
-            if value >= base + promised - max(1.0, _KEEPS * abs(promised)):
+            if value >= base + promised - max(1.0, TUNING.problem_keeps * abs(promised)):
                 return step, trial
         step /= 2
     return None, None
@@ -224,9 +221,9 @@ def _noise_step(problem, coefficients, Q):
         information = 0.5 * (weighted @ np.swapaxes(products, 2, 3).reshape(len(basis), -1).T).real
         gradient = np.einsum("kij,ij->k", basis, point.grad_Q[own, own])
         change = np.tensordot(np.linalg.solve(information, gradient), basis, 1)
-        floor = _Q_FLOOR * np.linalg.eigvalsh(Q[own, own])[0]
+        floor = TUNING.problem_q_floor * np.linalg.eigvalsh(Q[own, own])[0]
         if problem.first_noise is not None and likelihood.N[own, own].any():
-            floor = max(floor, _Q_LEAST * np.linalg.eigvalsh(problem.first_noise[own, own])[0])
+            floor = max(floor, TUNING.problem_q_least * np.linalg.eigvalsh(problem.first_noise[own, own])[0])
         stepped[own, own] = floor_eigenvalues(Q[own, own] + change, floor)
     value = problem.point(coefficients, stepped).value
     problem.spent()

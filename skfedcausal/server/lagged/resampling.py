@@ -27,8 +27,7 @@ from .misfit import filled_record
 from .problem import Fitted, LaggedProblem, climb
 from .search import Sources, search, tested
 from .stage import MEMORY, posterior_of, settled_scores, started
-
-_STEPS = 20  # of a climb from the plant of the whole record, which is near
+from .tuning import TUNING
 
 
 @dataclass
@@ -118,7 +117,7 @@ class Redrawn:
         """Posterior means and covariances of all channels by (unit, source), measures, whether it converged."""
         problem = self.problem(series, starts)
         sources = Sources(problem)
-        fitted = climb(problem, self.start(problem), sources.masks(self.active), n_steps=_STEPS)
+        fitted = climb(problem, self.start(problem), sources.masks(self.active), n_steps=TUNING.resampling_steps)
         found = tested(problem, fitted, sources, self.active)
         means = {
             (unit, source): posterior_of(fitted, self.active, unit, source, score)[:2]

@@ -9,9 +9,7 @@ from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Nuisance, efficient
 from ..estimation.evidence import benjamini_hochberg
 from .misfit import kernel_p_values, lag_bases
 from .problem import climb, rows_at
-
-_MAX_ADDITIONS = 3  # to a unit in one round
-_MAX_ROUNDS = 12
+from .tuning import TUNING
 
 
 class Channels(NamedTuple):
@@ -178,7 +176,7 @@ def search(problem, fitted, sources, alpha, active=None):
     fitted = climb(problem, fitted, sources.masks(active))
     seen: list[np.ndarray] = []
     tests = None
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(TUNING.search_max_rounds):
         tests = tested(problem, fitted, sources, active)
         proposed = _proposed(tests.p_values, active, sources, alpha, is_noisy=problem.likelihood.N.any())
         if any((proposed == earlier).all() for earlier in [*seen, active]) or problem.budget.is_spent:
@@ -210,7 +208,9 @@ def _proposed(p_values, active, sources, alpha, *, is_noisy):
             new &= ~(new.T & (p > p.T))
         for unit, row in enumerate(new):
             among = np.flatnonzero(row)
-            row[among[np.argsort(p[unit, among], kind="stable")[1 if is_noisy else _MAX_ADDITIONS :]]] = False
+            row[among[np.argsort(p[unit, among], kind="stable")[1 if is_noisy else TUNING.search_max_additions :]]] = (
+                False
+            )
         proposed[:, family] |= wanted & active[:, family] | new
     return proposed
 

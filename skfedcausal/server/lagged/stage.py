@@ -18,16 +18,11 @@ from .noise import unchanged, whitened, with_shared_noise
 from .problem import Fitted, LaggedProblem
 from .search import Sources, search
 from .timing import first_lags
+from .tuning import TUNING
 
-_FEW_STATES, _FEW_INPUTS = 16, 5  # up to which a plant has many lags
-_SOME_STATES = 40  # up to which it has them if a late one surely acts
 _STATE_LAGS, _INPUT_LAGS = (20, 10), (30, 12)  # of plants of few states and inputs, of others
-_AFTER_LATEST = 2  # lags after the latest one that surely acts
 MEMORY = 24  # lags of the filter at least
-_RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
-_N_DRAWS = 100
-_CLIMB = 10.0  # operations of a climb over the cube of a unit's coefficients, about
 _NO_LINK = 0.0, 0.0, 1e-12, 2e-24, 1e-12, 1e-12  # moments of a channel that is surely zero
 LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
 SHARES = (-0.9999, -0.9, -0.5, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
@@ -102,10 +97,12 @@ def most_lags(plant, first_lags, latest=(0, 0)):
     take too long.
     """
     longest = int(max(np.diff([*plant.record.starts, plant.n_samples])))
-    few = plant.partition.n_states <= _FEW_STATES and plant.partition.n_inputs <= _FEW_INPUTS
+    few = plant.partition.n_states <= TUNING.stage_few_states and plant.partition.n_inputs <= TUNING.stage_few_inputs
     most = [lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS)]
-    if plant.partition.n_states <= _SOME_STATES:
-        most = [max(lags, late + _AFTER_LATEST if late else 0) for lags, late in zip(most, latest, strict=True)]
+    if plant.partition.n_states <= TUNING.stage_some_states:
+        most = [
+            max(lags, late + TUNING.stage_after_latest if late else 0) for lags, late in zip(most, latest, strict=True)
+        ]
     cap = max(longest // (ROWS_PER_INPUT_LAG if len(first_lags) else ROWS_PER_LAG), 1)
     p, q = (min(lags, cap) for lags in most)
     known = plant.record.known_links
@@ -177,7 +174,7 @@ def _dense_work(problem):
     """Operations of a climb with every channel free, about."""
     partition = problem.partition
     columns = partition.n_states * len(problem.state_lags) + sum(len(lags) for lags in problem.input_lags)
-    return sum(_CLIMB * (p * columns) ** 3 for p in partition.sizes)
+    return sum(TUNING.stage_climb * (p * columns) ** 3 for p in partition.sizes)
 
 
 def _of_one_lag(problem, scoring):
@@ -266,17 +263,17 @@ def _stable(found, n):
     """The numbers of lags, and the factor by which the poles have to come in."""
     (p, q), coefficients = found
     radius = float(spectral_radius(companion(np.hstack(list(coefficients[1 : p + 1, :, :n])), p)))
-    return (p, q), _RADIUS / max(radius, _RADIUS)
+    return (p, q), TUNING.stage_radius / max(radius, TUNING.stage_radius)
 
 
 def _draws(problem, fitted):
     """Coefficients drawn from the posterior, unit by unit: the same ones at every call."""
     rng = np.random.default_rng(0)
-    draws = [fitted.coefficients.copy() for _ in range(_N_DRAWS)]
+    draws = [fitted.coefficients.copy() for _ in range(TUNING.stage_n_draws)]
     p = max(np.flatnonzero(fitted.coefficients[..., : problem.likelihood.n].any(axis=(1, 2))), default=1)
     q = max(np.flatnonzero(fitted.coefficients[..., problem.likelihood.n :].any(axis=(1, 2))), default=1)
     for rows, found in fitted.posteriors:
-        noise = found.root @ rng.standard_normal((found.root.shape[1], _N_DRAWS))
+        noise = found.root @ rng.standard_normal((found.root.shape[1], TUNING.stage_n_draws))
         for draw, values in zip(draws, noise.T, strict=True):
             draw[rows.elements] += values
     for draw in draws:

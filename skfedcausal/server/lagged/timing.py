@@ -4,11 +4,9 @@ import numpy as np
 from scipy import stats
 
 from ...statespace.episodes import episodes, lagged_rows
+from .tuning import TUNING
 
 SAMPLED = ("auto", "after", "before")
-_OWN_LAGS, _STATE_LAGS = 10, 5
-_LEVEL = 0.01
-_ROUNDED = 1e-12  # mean square up to which what is left of a standard series is rounding
 
 
 def words_by_input(sampled, names, sizes):
@@ -58,7 +56,7 @@ def first_lags(words, series, starts, n_states):
     first = np.array([0 if word == "before" else 1 for word in words], dtype=int)
     shares, p_values = _tests(series, starts, n_states)
     for k, word in enumerate(words):
-        if word == "auto" and p_values[0][k] < _LEVEL <= p_values[1][k]:
+        if word == "auto" and p_values[0][k] < TUNING.timing_level <= p_values[1][k]:
             first[k] = 0
     return first, {"same_row_share": shares[0], "feedback_share": shares[1], "first_lag": first}
 
@@ -66,8 +64,11 @@ def first_lags(words, series, starts, n_states):
 def _tests(series, starts, n_states):
     """Shares of same-row response and of feedback, and their p values, by input."""
     s, u = series[:, :n_states], series[:, n_states:]
-    kept = np.concatenate([np.arange(a + _OWN_LAGS, b) for a, b in episodes(starts, len(s))])
-    own, seen = lagged_rows(u, _OWN_LAGS, starts)[kept], lagged_rows(s, _STATE_LAGS, starts)[kept]
+    kept = np.concatenate([np.arange(a + TUNING.timing_own_lags, b) for a, b in episodes(starts, len(s))])
+    own, seen = (
+        lagged_rows(u, TUNING.timing_own_lags, starts)[kept],
+        lagged_rows(s, TUNING.timing_state_lags, starts)[kept],
+    )
     s, u = s[kept], u[kept]
     without, given = _residual(u, own), _residual(u, np.hstack([own, seen]))
     rest = _residual(s, np.hstack([own, seen]))
@@ -76,14 +77,14 @@ def _tests(series, starts, n_states):
     dof = n_rows - own.shape[1] - seen.shape[1]
     if dof < 1:
         return shares, p_values
-    given_squares = np.maximum(np.square(given).sum(axis=0), _ROUNDED * n_rows)
+    given_squares = np.maximum(np.square(given).sum(axis=0), TUNING.timing_rounded * n_rows)
     squares = np.maximum(np.square(without).sum(axis=0), given_squares), given_squares
     F = (squares[0] - squares[1]) / seen.shape[1] / (squares[1] / dof)
     shares[1], p_values[1] = 1 - squares[1] / squares[0], stats.f.sf(F, seen.shape[1], dof)
     for j in range(k):
         others = np.delete(given, j, axis=1)
         before, after = _residual(rest, others), _residual(rest, given)
-        after = np.maximum(np.square(after).sum(axis=0), _ROUNDED * n_rows)
+        after = np.maximum(np.square(after).sum(axis=0), TUNING.timing_rounded * n_rows)
         ratio = np.maximum(np.square(before).sum(axis=0), after) / after
         shares[0, j] = 1 - 1 / ratio.max()
         p_values[0, j] = min(1.0, n_states * stats.chi2.sf(n_rows * np.log(ratio.max()), 1))

@@ -13,8 +13,7 @@ from scipy.sparse import csgraph
 
 from ...statespace.episodes import mean_with_error
 from ...statespace.observation import Information
-
-_SIGNIFICANT = 1.645  # standard errors, one-sided 5 %
+from .tuning import TUNING
 
 
 def split_messages(messages, held_out):
@@ -82,7 +81,7 @@ class Benefit:
         for m, name in enumerate(self.names):
             gain, stderr = mean_with_error(self._from_all[self._present[m], m])
             row = {"unit": name, "gain": gain, "stderr": stderr, "rows": int(self._present[m].sum())}
-            found = pairs[(pairs["effect"] == name) & (pairs["gain"] > _SIGNIFICANT * pairs["stderr"])]
+            found = pairs[(pairs["effect"] == name) & (pairs["gain"] > TUNING.benefit_significant * pairs["stderr"])]
             best = {"neighbour": "", "neighbour_gain": 0.0, "neighbour_stderr": 0.0}
             if len(found):
                 top = found.loc[found["gain"].idxmax()]

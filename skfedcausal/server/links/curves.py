@@ -29,15 +29,11 @@ from .grades import (
     trimmed,
 )
 from .shapes import Shape, Terms, shape_of, shapes_table
+from .tuning import TUNING
 
 _KINKS = np.array([0.07, 0.23, 0.5, 0.77, 0.93])  # quantiles of a state: -1.5, -0.75 ... deviations of a normal one
 _STEPS = np.array([0.16, 0.84])
 _ENDS = np.array([0.002, 0.998])  # quantiles at which states are held: nothing is told by a few extreme rows
-_MOST_INPUTS = 8  # whose curves are taken out too
-_CHANCE = 0.05  # of any unit that enters a regression of none
-_CHANCE_OF_PRODUCTS = 0.01  # the same of products
-_MOST_PRODUCTS = 8  # of an effect
-_MOST_COLUMNS = 640  # of all units: more would take minutes
 _RIDGE, _LEAST = 1e-6, 1e-10  # share of a column's sum of squares, and of one that does not move
 
 
@@ -157,7 +153,7 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None):
     """
     rows = LaggedRows.of(standardised(series, slices, starts)[0], slices, starts, N_LAGS)
     if known is not None:
-        few = known.shape[1] <= _MOST_INPUTS
+        few = known.shape[1] <= TUNING.curves_most_inputs
         rows = rows.less(
             np.hstack([known, *Bent.of(known)(known, [slice(0, known.shape[1])])]) if few else known, N_LAGS
         )
@@ -200,7 +196,7 @@ class _Regressions:
     def of_effect(self, effect, asked):
         """`_Found` of the causes whose curves may matter for a unit, and of the ones `asked` for if curves tell."""
         now, n_pairs = self.now[:, self.slices[effect]], self.n_units * (self.n_units - 1)
-        units = self.moments.chosen(effect, lambda width: chdtri(width, _CHANCE / n_pairs))
+        units = self.moments.chosen(effect, lambda width: chdtri(width, TUNING.curves_chance / n_pairs))
         products = self._products(np.hstack([self.past[unit] for unit in (effect, *units)]), now)
         ends = self.unit_of[self.pairs[products]]
         units = sorted({*units, *ends.ravel().tolist()} - {effect})
@@ -213,7 +209,7 @@ class _Regressions:
         model = _Model(rows, len(past), now.shape[1])
         driving = [np.flatnonzero((ends == unit).any(axis=1)) for unit in units]  # products of each
         own = [[1 + k, *(1 + len(units) + places)] for k, places in enumerate(driving)]
-        limit = _CHANCE / (self.n_units - 1)
+        limit = TUNING.curves_chance / (self.n_units - 1)
         found = {
             unit: model.found(of, self.lags[unit].shape[1], len(past) + k, limit)
             for k, (unit, of) in enumerate(zip(units, own, strict=True))
@@ -222,7 +218,7 @@ class _Regressions:
         for unit, of, places in zip(units, own, driving, strict=True):
             if found[unit].p_value <= limit:
                 found[unit] = found[unit]._replace(shape=self._shape(model, unit, of, pairs[places]))
-        if any(of.p_value < _CHANCE / n_pairs and of.is_large for of in found.values()):
+        if any(of.p_value < TUNING.curves_chance / n_pairs and of.is_large for of in found.values()):
             for unit, of in zip(units, own, strict=True):
                 if unit in asked:
                     found[unit] = found[unit]._replace(whole=model.told_by(of))
@@ -240,9 +236,9 @@ class _Regressions:
     def _products(self, base, now):
         """Products of states of two units that matter beside a base, one after the other, as places in `pairs`."""
         found: list[int] = []
-        limit = chdtri(now.shape[1], _CHANCE_OF_PRODUCTS / max(len(self.pairs), 1))
+        limit = chdtri(now.shape[1], TUNING.curves_chance_of_products / max(len(self.pairs), 1))
         first, second = self.pairs.T
-        while len(found) < _MOST_PRODUCTS and len(self.pairs):
+        while len(found) < TUNING.curves_most_products and len(self.pairs):
             square = base.T @ base
             square[np.diag_indices_from(square)] *= 1 + _RIDGE
             square[np.diag_indices_from(square)] += _LEAST
@@ -357,7 +353,7 @@ def with_curves(links, record, alpha):
     was told for is open where curves of other units tell it as well and one of these is an influence. Nothing is asked
     of records that cannot be graded, or of too many columns.
     """
-    few = record.partition.n_states * (N_LAGS + len(_KINKS) + len(_STEPS)) <= _MOST_COLUMNS
+    few = record.partition.n_states * (N_LAGS + len(_KINKS) + len(_STEPS)) <= TUNING.curves_most_columns
     if not few or not can_be_graded(record):
         return links, shapes_table({}, record.names, ())
     table, place = links.copy(), {name: k for k, name in enumerate(record.names)}

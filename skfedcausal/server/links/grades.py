@@ -23,22 +23,15 @@ from ...statespace.held_out import (
 )
 from ...statespace.lines import without_lines
 from ...statespace.partition import positions_of
+from .tuning import TUNING
 
 N_BLOCKS = 20  # stretches that are left out in turn
-_LEVEL = 0.9  # one-sided, of the bounds: Student's t over the stretches
 STRICT = 0.975  # the same of what is called an influence
 NEGLIGIBLE = 0.01  # share of news: an influence is surely more, what is negligible surely less
-_SHARED = 1.0  # of the share of the same row: what a driver of both with a memory gives a later row stays below
-_WAY = 1.5  # times the gain back that a gain exceeds if it is one way: a driver of a fast and a slow unit stays below
-_CHANCE = 5.0  # standard deviations of a share in the same row by chance, from which on it is one
 _NEAR = 0.75, 0.38  # shares of news in the same row, all and by direction, from which on two units are nearly one
-_FAR = 2.5  # robust standard deviations of news from which on a row counts less, in the local specification
 TRIMMED = 2  # stretches at either end of the gains by curves that do not count: products are large in single rows
 TRIMMED_DOF = N_BLOCKS - 2 * TRIMMED - 1  # of Student's t of a trimmed mean over the stretches, and
 SURE = stdtrit(TRIMMED_DOF, STRICT)  # standard errors of it within which it surely is
-_NEARLY_ALL = 0.9  # share of pairs of many units of which the likelihood holds, with which none is graded
-_MOST_UNITS = 64  # whose pairs take seconds
-_FEWEST = 10  # rows of a stretch beyond the columns of a unit's past
 
 WORTH = (
     "How far to trust a grade: on simulated water, power and river networks with known links, four in five pairs "
@@ -112,7 +105,7 @@ def driver_needed(low):
 def fewest_rows(slices):
     """Rows that grades of units with such columns need: enough in every stretch for the widest past of one."""
     widest = max((own.stop - own.start for own in slices), default=1)
-    return N_BLOCKS * (N_LAGS * widest + _FEWEST)
+    return N_BLOCKS * (N_LAGS * widest + TUNING.grades_fewest)
 
 
 def grades(series, slices, starts=(0,), known=None):
@@ -137,7 +130,7 @@ def grades(series, slices, starts=(0,), known=None):
     rows = LaggedRows.of(series, slices, starts, N_LAGS)
     if known is not None:
         rows = rows.less(known, N_LAGS)
-    pieces = [_gains(rows.around_lines(LOCAL, first), _FAR) for first in (0, LOCAL // 2)]
+    pieces = [_gains(rows.around_lines(LOCAL, first), TUNING.grades_far) for first in (0, LOCAL // 2)]
     recorded, local = _gains(rows), Gains(*(np.mean(pair, axis=0) for pair in zip(*pieces, strict=True)))
     return _grades(recorded, local, slices, len(rows.values), scale)
 
@@ -180,7 +173,7 @@ def _grades(recorded, local, slices, n_rows, scale, n_blocks=N_BLOCKS):
     sizes = np.array([[np.square(carried[:, e, c]).sum(axis=(1, 2)) for c in slices] for e in slices])
     widths = [own.stop - own.start for own in slices]
     by_chance = np.sqrt(2.0 * np.outer(widths, widths)) / n_rows  # of squares of so many correlations
-    least = np.maximum(NEGLIGIBLE, _CHANCE * by_chance)
+    least = np.maximum(NEGLIGIBLE, TUNING.grades_chance * by_chance)
     found = _graded(recorded, local, least, scale[:, None] * carried / scale, 1.0 + sizes.argmax(axis=2), n_blocks)
     by_direction = local.same_row / np.minimum.outer(widths, widths)
     near = (local.same_row > _NEAR[0]) & (by_direction > _NEAR[1])
@@ -277,7 +270,7 @@ def _mean_and_error(gains):
 def _graded(recorded, local, least, carried, lag, n_blocks=N_BLOCKS):
     """Verdicts of two specifications: each has to allow what is said; `least` is a share that is none of chance."""
     both = (recorded, local)
-    sure, strict = (stdtrit(n_blocks - 1, level) for level in (_LEVEL, STRICT))
+    sure, strict = (stdtrit(n_blocks - 1, level) for level in (TUNING.grades_level, STRICT))
     low = np.minimum(*(one.low(sure) for one in both))
     surely = np.minimum(*(one.low(strict) for one in both))
     high = np.maximum(*(one.up(sure) + one.noise for one in both))
@@ -297,8 +290,8 @@ def _graded(recorded, local, least, carried, lag, n_blocks=N_BLOCKS):
 
 def exceeds_what_is_shared(both, sure):
     """Whether gains of two specifications exceed what a driver of both leaves: what is shared, or the gain back."""
-    later = np.all([one.low(sure) > _SHARED * one.same_row for one in both], axis=0)
-    way = np.all([one.low(sure) > _WAY * np.maximum(one.up(sure), 0.0).T for one in both], axis=0)
+    later = np.all([one.low(sure) > TUNING.grades_shared * one.same_row for one in both], axis=0)
+    way = np.all([one.low(sure) > TUNING.grades_way * np.maximum(one.up(sure), 0.0).T for one in both], axis=0)
     return later | way
 
 
@@ -317,7 +310,7 @@ def can_be_graded(record):
 
 def are_gradable(slices, n_rows):
     """Whether units of some columns are not too many, and their rows enough for every stretch."""
-    return 2 <= len(slices) <= _MOST_UNITS and n_rows >= fewest_rows(slices)
+    return 2 <= len(slices) <= TUNING.grades_most_units and n_rows >= fewest_rows(slices)
 
 
 def rows_of(record):
@@ -348,7 +341,7 @@ def told_links(links):
 
 def holds(links):
     """Whether what the likelihood assumes holds of nearly all pairs of a table."""
-    return links["because"].eq("").mean() > _NEARLY_ALL
+    return links["because"].eq("").mean() > TUNING.grades_nearly_all
 
 
 def with_grades(links, found, names):

@@ -10,11 +10,10 @@ from ...statespace.fisher import FreeElements
 from ...statespace.geweke import geweke_gradients, geweke_measures, geweke_spectrum
 from ...statespace.whittle import midpoints
 from .tables import named_pairs
+from .tuning import TUNING
 
-_POWER = 0.8
 _BISECTIONS = 60
 _NO_MEASURE = 1e-12  # up to which Geweke's measure is the rounding of a zero
-_MOST_FREQUENCIES = 128  # at which standard errors of spectra are computed
 
 
 def pair_of(names, cause, effect):
@@ -95,7 +94,7 @@ def deciding_rows(blocks, n_rows, alpha, margin):
 def rows_to_decide(worst, dofs, n_rows, alpha, margin):
     """The same from the largest variance and the degrees of freedom of every pair."""
     needed = {
-        int(dof): brentq(lambda d, k=dof: ncx2.sf(chi2.isf(alpha, k), k, d) - _POWER, 1e-6, 1e4)
+        int(dof): brentq(lambda d, k=dof: ncx2.sf(chi2.isf(alpha, k), k, d) - TUNING.intervals_power, 1e-6, 1e4)
         for dof in np.unique(dofs)
     }
     return np.ceil(n_rows * worst * np.array([needed[int(k)] for k in dofs]) / margin**2)
@@ -148,7 +147,7 @@ def spectrum_intervals(parameters, information, partition, pair, found, conditio
     interpolated between frequencies where there are many.
     """
     A, Q, free, covariance, J, partition = _of_states(parameters, information, partition)
-    n_frequencies = min(len(found.frequency), _MOST_FREQUENCIES)
+    n_frequencies = min(len(found.frequency), TUNING.intervals_most_frequencies)
     settings = {"conditional": conditional, "n_frequencies": n_frequencies}
 
     def root(A, Q):

@@ -11,10 +11,9 @@ from ..estimation.estimate import fitted_likelihood
 from ..estimation.evidence import BlockEstimates, corrected
 from .resampling import Resampling, climbed_to_maximum
 from .tables import verdicts
+from .tuning import TUNING
 
 COLUMNS = ("cause", "effect", "start", "stop", "norm", "stderr", "p_value", "verdict", "changes", "p_adjusted")
-_PIECES, _FEWEST_ROWS = 8, 200
-_LEAST_ROWS, _ROWS_PER_STATE = 50, 8  # of pieces that somebody asks for: in 5 rows nearly all links "change"
 
 
 def estimates_of_pieces(record, settings, piece):
@@ -52,9 +51,9 @@ def links_over_time(record, estimates, piece, *, alpha, margin):
         With columns `COLUMNS`; ``start`` and ``stop`` are rows.
     """
     n_states = record.partition.n_states
-    least = max(_LEAST_ROWS, _ROWS_PER_STATE * n_states)
+    least = max(TUNING.over_time_least_rows, TUNING.over_time_rows_per_state * n_states)
     if piece is None:
-        piece = max(record.n_samples // _PIECES, _FEWEST_ROWS)
+        piece = max(record.n_samples // TUNING.over_time_pieces, TUNING.over_time_fewest_rows)
     else:
         check_number(piece, "piece", 2)
         if piece < least:

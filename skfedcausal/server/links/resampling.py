@@ -22,10 +22,9 @@ from ..estimation.search import search_structure
 from ..estimation.standardised import StandardisedPlant
 from .intervals import root_intervals
 from .tables import named_pairs
+from .tuning import TUNING
 
 METHODS = ("blocks", "parametric")
-_MEMORIES = 4  # times in which slow states forget by a factor of e, in a block
-_LEAST_BLOCKS = 10
 _GAIN = 1e-4  # log-likelihood that a refit may leave, whose standard errors are of the order of one
 
 
@@ -99,14 +98,14 @@ class Resampling:
 def length_of_blocks(radius, n_samples):
     """Rows of a block that holds what a plant remembers, from its spectral radius."""
     forgotten = -1 / np.log(max(float(radius), 1e-6))
-    return int(np.ceil(max(_MEMORIES * forgotten, np.cbrt(n_samples))))
+    return int(np.ceil(max(TUNING.resampling_memories * forgotten, np.cbrt(n_samples))))
 
 
 def check_blocks(n_blocks):
     """Raise an error if there are too few blocks to draw from."""
-    if n_blocks < _LEAST_BLOCKS:
+    if n_blocks < TUNING.resampling_least_blocks:
         raise ValueError(
-            f"The record has {n_blocks} blocks to draw from, at least {_LEAST_BLOCKS} are needed. "
+            f"The record has {n_blocks} blocks to draw from, at least {TUNING.resampling_least_blocks} are needed. "
             "Give a smaller block_length, a longer record or more episodes, or take method='parametric'."
         )
 

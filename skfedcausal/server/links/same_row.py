@@ -20,9 +20,9 @@ from scipy.special import chdtrc
 
 from ..joint import part_scores
 from .tables import UNDIRECTED
+from .tuning import TUNING
 
 REFUTED = 1e-3  # p value of a direction that the record speaks against, divided by the number of pairs
-_SAME = 1e-7  # share of an effect's deviation up to which what a cause leaves of it is rounding
 KEPT = 0.05  # p value from which on it does not speak against the other one
 
 
@@ -97,7 +97,7 @@ def independence(cause, effect, Q_cause, Q_both):
     weights = slope.T @ left
     x = weights @ cause
     r = left @ effect - x
-    if not (x.std() > 0 and r.std() > _SAME * (left @ effect).std()):  # a copy leaves rounding
+    if not (x.std() > 0 and r.std() > TUNING.same_row_same * (left @ effect).std()):  # a copy leaves rounding
         return np.nan
     scale = x.std(), r.std()
     x, r, cause = x / scale[0], r / scale[1], cause / scale[0]

@@ -9,10 +9,9 @@ from scipy.special import ndtri
 
 from ...arguments import check_confidence
 from .intervals import pair_of
+from .tuning import TUNING
 
 _POINTS = np.linspace(0.01, 0.99, 99)  # quantiles of the cause's state at which a shape is told
-_LOW, _HIGH = 0.16, 0.84  # quantiles of a state that it multiplies
-_WIDER = 1.5  # times the errors of the coefficients: few curves are made of such pieces, bands held .5 to .9 of 90 %
 COLUMNS = ("cause", "effect", "state", "other", "level", "adds", "error", "line")
 
 
@@ -67,7 +66,7 @@ def _added(terms, k, column, states, held, bends, effect):
     other, levels = None, np.zeros(1)
     if size.any():
         other = int(terms.products[size.argmax()].sum() - column)
-        levels = np.quantile(held[:, other], (_LOW, _HIGH))
+        levels = np.quantile(held[:, other], (TUNING.shapes_low, TUNING.shapes_high))
     design = np.zeros((len(levels), len(own), len(b)))
     design[:, :, k] = own
     bent = bends(own, column)
@@ -76,7 +75,9 @@ def _added(terms, k, column, states, held, bends, effect):
         if other is not None and {*pair.tolist()} == {column, other}:
             design[:, :, place] = levels[:, None] * np.quantile(held[:, column], _POINTS)
     design -= design.mean(axis=1, keepdims=True)
-    error = _WIDER * np.sqrt(np.einsum("lqi,ij,lqj->lq", design, terms.inverse, design) * terms.news[effect, effect])
+    error = TUNING.shapes_wider * np.sqrt(
+        np.einsum("lqi,ij,lqj->lq", design, terms.inverse, design) * terms.news[effect, effect]
+    )
     return Shape(own, design @ b, error, (own - own.mean()) * _slope(terms, effect)[k], other, levels)
 
 

@@ -9,12 +9,9 @@ from scipy import linalg
 from ...message.states import EffectReply
 from ..planning import Impulses
 from .runs import run
+from .tuning import TUNING
 
-_CURVATURE = 0.15  # of an effect that a straight line may miss
-_TWICE = 2.0  # jumps of the record and those of the other world are two draws once the worlds differ
-_LONG, _SHOWN = 100, 0.2  # rows of a step that are looked at, share of its largest effect
 _FEW = 1.11  # times the error by ten stretches, as quantiles of t are of those of a normal distribution
-_FOUND = 1.5  # times the errors along directions that were found with the same errors
 _TINY = 1e-12
 
 
@@ -93,12 +90,12 @@ class Responses(Chosen):
     def rows_to_show(self):
         """Rows after which every input that moves and stays has done a fifth of the most that it does to any state."""
         q = len(self.input_scale)
-        steps = np.broadcast_to(np.eye(q), (_LONG, q, q))
+        steps = np.broadcast_to(np.eye(q), (TUNING.answers_long, q, q))
         found = run(self.A[:1], self.C[:1], np.concatenate([np.zeros((self.lags, q, q)), steps]))[0]
         size = np.abs(found) * self.trust
         most = size.max(axis=0)
-        late = (size < _SHOWN * most).cumprod(axis=0).sum(axis=0)
-        return int(late[most > _SHOWN * most.max(axis=1, keepdims=True)].max(initial=0)) + 1
+        late = (size < TUNING.answers_shown * most).cumprod(axis=0).sum(axis=0)
+        return int(late[most > TUNING.answers_shown * most.max(axis=1, keepdims=True)].max(initial=0)) + 1
 
     def matrices(self):
         """What states and inputs add after 1, 2, ... and 0, 1, ... rows, (p, n, n) and (p + 1, n, q), as they are."""
@@ -156,7 +153,9 @@ class Responses(Chosen):
             x, scale = e[:, own], self.scale[own]
             size = np.einsum("ti,tj->tij", x, x)
             V, x = 0.5 * size + np.cumsum(size, axis=0) / count, _with_mean(x, over)
-            V = (_CURVATURE**2 + beyond**2) * np.vstack([V, 1.5 * np.einsum("ti,tj->tij", x, x)[len(V) :]])
+            V = (TUNING.answers_curvature**2 + beyond**2) * np.vstack(
+                [V, 1.5 * np.einsum("ti,tj->tij", x, x)[len(V) :]]
+            )
             for some in errors:
                 V += np.einsum("fti,ftj->tij", some[:, :, own], some[:, :, own])
             after = np.clip(np.arange(len(e)) - first, 0, len(self.missed[name]) - 1)
@@ -164,7 +163,7 @@ class Responses(Chosen):
             if over is not None:
                 jumps = np.vstack([jumps, apart[over].mean() * self.missed_mean[name][after[over][-1:]]])
             root = np.sqrt(self.jumps[own])
-            V += _TWICE * jumps * root[:, None] * root
+            V += TUNING.answers_twice * jumps * root[:, None] * root
             replies[name] = EffectReply(x * scale, V * scale[:, None] * scale)
         return replies
 
@@ -225,7 +224,7 @@ def _shrunk(effect, parts):
     """
     squares, errors = effect.T @ effect, np.einsum("fti,ftj->ij", parts, parts)
     squares += np.eye(len(squares)) * (_TINY + 1e-9 * np.trace(squares))
-    share, directions = linalg.eigh(squares - _FOUND * errors, squares)
+    share, directions = linalg.eigh(squares - TUNING.answers_found * errors, squares)
     return effect @ (directions * share.clip(0)) @ directions.T @ squares
 
 

@@ -9,11 +9,10 @@ from ...message.states import StateMessage
 from .answers import Responses
 from .learning import Record, learned_responses
 from .runs import STABLE, radius_of
+from .tuning import TUNING
 
 _CLEARLY = 1.05  # times the loss of responses up to which the plant stays, whose links make bands a third as wide
 BEYOND_DOUBT = 2.0  # the same where controllers seem to set inputs
-_JUMPS = 0.15  # share of news in jumps (relays, trips) from which on the bands of a Gaussian plant hold too seldom
-_BOTH = 1.1  # times the loss with inputs that act later up to which they may as well act in their own row
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +105,7 @@ def chosen_engine(server, messages, now, in_doubt, looped, readers):
     if found is None:
         return Engine(None, {})
     losses = losses_of(_forecasts(server, messages, record), found, record)
-    margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
+    margin = 1 / _CLEARLY if np.median(found.jumps) > TUNING.choice_jumps else _CLEARLY
     if looped and found.radius <= STABLE:  # no plant that is learned runs away
         margin = BEYOND_DOUBT
     stays = losses["plant"] <= margin * losses["responses"] and not getattr(server, "outdone_", False)
@@ -153,4 +152,4 @@ def _of_timing(record, now, in_doubt, readers):
     if later is None or at_once is None:
         return later
     ratio = (later.losses / at_once.losses).mean()
-    return replace(later, other=at_once.without_record()) if ratio > 1 / _BOTH else later
+    return replace(later, other=at_once.without_record()) if ratio > 1 / TUNING.choice_both else later

@@ -3,12 +3,10 @@
 import numpy as np
 
 from .runs import run
+from .tuning import TUNING
 
 EVERY = 12  # one start in so many rows
 FEWEST = 10  # rows of a run that say something of many rows
-_RUNS_AWAY = 1e12
-_NUMBERS = 2_000_000  # of all rows, states and inputs of the runs over a stretch, at most
-_AROUND = 5
 
 
 class HeldOut:
@@ -24,7 +22,7 @@ class HeldOut:
         while horizon >= FEWEST:
             starts = [_starts(stretch, horizon) for stretch in rows.stretches]
             if all(len(one) for one in starts):
-                most = max(_NUMBERS // (horizon * rows.states.shape[1] * rows.inputs.shape[1]), 1)
+                most = max(TUNING.held_out_numbers // (horizon * rows.states.shape[1] * rows.inputs.shape[1]), 1)
                 return cls(rows, horizon, [one[:: -(-len(one) // most)] for one in starts])
             horizon //= 2
         return None
@@ -114,12 +112,19 @@ class HeldOut:
 
     def _mean(self, total):
         mean = total / sum(map(len, self.starts))
-        return np.nan_to_num(mean, nan=_RUNS_AWAY, posinf=_RUNS_AWAY).clip(max=_RUNS_AWAY)
+        return np.nan_to_num(mean, nan=TUNING.held_out_runs_away, posinf=TUNING.held_out_runs_away).clip(
+            max=TUNING.held_out_runs_away
+        )
 
 
 def smooth(series):
     """Means over the rows around each row."""
-    return np.array([series[max(0, i - _AROUND) : i + _AROUND + 1].mean(axis=0) for i in range(len(series))])
+    return np.array(
+        [
+            series[max(0, i - TUNING.held_out_around) : i + TUNING.held_out_around + 1].mean(axis=0)
+            for i in range(len(series))
+        ]
+    )
 
 
 def _starts(stretch, horizon):

@@ -10,14 +10,10 @@ from .held_out import EVERY, FEWEST, HeldOut, smooth
 from .moments import Rows
 from .runs import STABLE, radius_of, rows_until_far, settled
 from .trust import probability_real, slopes
+from .tuning import TUNING
 
 _LAGS = (8, 4, 2, 1)  # eight, since scores of noisy sensors are no autoregression of few lags
 _RIDGES = (1e-6, 1e-2, 1e-1)  # of every row; the last for short and wide records
-_SHARE, _MOST = 0.25, 400  # regressors for every row, and most of them
-_PAIRS = 10_000  # of an input and a state, whose effects fit in memory
-_HORIZON = 100  # rows of a run over rows left out
-_LEAST = 1e-6
-_GAUSSIAN = 1.4826  # standard deviation over the median of what is left
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,9 +47,9 @@ class Record:
 def chosen_lags(record, now, looped=False):
     """What runs over rows left out choose, a `Chosen` or None; arguments as in :func:`learned_responses`."""
     states, inputs, n_columns = record.states, record.inputs, record.states.shape[1] + record.inputs.shape[1]
-    most = min(_SHARE * np.isfinite(states).all(axis=1).sum(), _MOST)
+    most = min(TUNING.learning_share * np.isfinite(states).all(axis=1).sum(), TUNING.learning_most)
     lags = [p for p in _LAGS if p * n_columns <= most]
-    if not (lags and 0 < inputs.shape[1] * states.shape[1] <= _PAIRS):
+    if not (lags and 0 < inputs.shape[1] * states.shape[1] <= TUNING.learning_pairs):
         return None
     scale, input_scale = _spread(states), _spread(inputs)
     standard = (states - np.nanmean(states, axis=0)) / scale, (inputs - inputs.mean(axis=0)) / input_scale
@@ -61,12 +57,12 @@ def chosen_lags(record, now, looped=False):
     if min(map(len, rows.stretches)) < FEWEST + EVERY:
         return None
     radius = _radius(rows.moments, lags, now)
-    held_out = HeldOut.of(rows, _HORIZON if radius <= STABLE else rows_until_far(radius))
+    held_out = HeldOut.of(rows, TUNING.learning_horizon if radius <= STABLE else rows_until_far(radius))
     if held_out is None:
         return None
     tried = [(p, ridge) for p in lags for ridge in _RIDGES]
     losses = np.array([held_out.loss(*one, now) for one in tried])[:, : 1 if looped else None]
-    least = np.maximum(smooth(losses.min(axis=0)), _LEAST)
+    least = np.maximum(smooth(losses.min(axis=0)), TUNING.learning_least)
     best = int((losses / least).mean(axis=(1, 2)).argmin())
     found = {"radius": radius, "chosen": tried[best], "losses": losses[best], "held_out": held_out}
     return Chosen(scale=scale, input_scale=input_scale, **found)
@@ -115,7 +111,7 @@ def learned_responses(record, now, looped=False):
 
 def _trust(seen, missed):
     """Probability that what an input does to a state is real, and that what all do together is, (q, n)."""
-    variance = np.hstack([np.diagonal(V, axis1=1, axis2=2) for V in missed.values()]).clip(_LEAST)
+    variance = np.hstack([np.diagonal(V, axis1=1, axis2=2) for V in missed.values()]).clip(TUNING.learning_least)
     weight = 1 / np.sqrt(variance)[:, None]
     pairs = [(what * weight, foretold * weight) for what, foretold in zip(*seen, strict=True)]
     together = [(what, foretold.sum(axis=0, keepdims=True)) for what, foretold in pairs]
@@ -133,8 +129,8 @@ def _jumps(rows, now):
         F = rows.regressors(stretch)
         news.append(rows.states[stretch] - level - F[:, 1 : 1 + n * p] @ A - F[:, first : first + (p + 1) * q] @ C)
     left = np.vstack(news)
-    calm = np.square(_GAUSSIAN * np.median(np.abs(left), axis=0))
-    return np.clip(1 - calm / np.maximum(left.var(axis=0), _LEAST**2), 0.0, 1.0)
+    calm = np.square(TUNING.learning_gaussian * np.median(np.abs(left), axis=0))
+    return np.clip(1 - calm / np.maximum(left.var(axis=0), TUNING.learning_least**2), 0.0, 1.0)
 
 
 def _radius(moments, lags, now):

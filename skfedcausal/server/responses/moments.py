@@ -7,9 +7,9 @@ import numpy as np
 from scipy import linalg
 
 from ...statespace.episodes import episodes
+from .tuning import TUNING
 
 N_FOLDS = 10  # enough for error bars by the jackknife, and rows enough in each
-_LEVEL_RIDGE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class Moments:
             used = np.concatenate([np.arange(1 + n * p), first + at_once, first + q + np.arange(p * q)])
             S = squares[np.ix_(used, used)]
             penalty = np.full(len(used), ridge * S[0, 0])
-            penalty[0] = _LEVEL_RIDGE * S[0, 0]
+            penalty[0] = TUNING.moments_level_ridge * S[0, 0]
             found = linalg.solve(S + np.diag(penalty), products[np.ix_(used, own)], assume_a="pos")
             level[own], A[:, own] = found[0], found[1 : 1 + n * p]
             C[np.ix_(np.concatenate([at_once, q + np.arange(p * q)]), own)] = found[1 + n * p :]

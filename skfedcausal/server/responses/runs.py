@@ -3,10 +3,9 @@
 import numpy as np
 
 from ...statespace.matrices import companion, spectral_radius
+from .tuning import TUNING
 
 STABLE = 1.005  # radius up to which a plant is a stable one whose levels drift
-_SETTLES = 0.999  # most that a model of a stable plant may keep of an effect from row to row
-_NUMBERS = 4_000_000  # at once
 
 
 def run(A, C, moves, history=None, level=0.0):
@@ -53,7 +52,7 @@ def run_plants(plants, change):
     A, B = A.reshape(len(A), -1, n), B.reshape(len(B), -1, n)
     before = np.zeros((B.shape[1] // k - 1, k))
     moves = np.vstack([before, change, np.zeros_like(change[:1])])[:, None]  # what follows the last row is not known
-    together = max(_NUMBERS // (len(moves) * n), 1)
+    together = max(TUNING.runs_numbers // (len(moves) * n), 1)
     found = []
     with np.errstate(over="ignore", invalid="ignore"):
         for first in range(0, len(A), together):
@@ -64,7 +63,7 @@ def run_plants(plants, change):
 def settled(A, plant=0.0):
     """Transition matrices (p * n, n) with which every effect ends, or grows as those of a plant that is not stable."""
     p, n = len(A) // A.shape[1], A.shape[1]
-    radius, most = radius_of(A.reshape(p, n, n).transpose(0, 2, 1)), plant if plant > STABLE else _SETTLES
+    radius, most = radius_of(A.reshape(p, n, n).transpose(0, 2, 1)), plant if plant > STABLE else TUNING.runs_settles
     return A if radius <= most else A * np.repeat((most / radius) ** np.arange(1, p + 1), n)[:, None]
 
 

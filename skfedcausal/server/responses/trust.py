@@ -2,7 +2,7 @@
 
 import numpy as np
 
-_TAU, _FLOOR, _ROUNDS = 0.25, 0.05, 50  # how far real slopes are from one; least standard error
+from .tuning import TUNING
 
 
 def slopes(pairs):
@@ -36,11 +36,11 @@ def probability_real(slope, error):
     Two groups: real effects have slopes of 1 with a standard deviation of 0.25 around it, others 0, each seen with
     its error. The share of real ones is that which all slopes together make most likely (EM).
     """
-    error = np.clip(error, _FLOOR, 1e3)
-    real = _density(slope - 1, np.hypot(error, _TAU))
+    error = np.clip(error, TUNING.trust_floor, 1e3)
+    real = _density(slope - 1, np.hypot(error, TUNING.trust_tau))
     nothing, share = _density(slope, error), 0.5
     probability = np.full(slope.shape, share)
-    for _ in range(_ROUNDS):
+    for _ in range(TUNING.trust_rounds):
         probability = share * real / (share * real + (1 - share) * nothing)
         share = (probability.sum() + 1) / (probability.size + 2)
     return probability

@@ -19,8 +19,7 @@ from ..estimation.block_tests import correlation_estimates, link_estimates
 from ..estimation.prior import Prior, WithPrior
 from ..estimation.scoring import Point, Scoring, Structure, ascend, is_valid, made_valid
 from ..lagged.misfit import lag_tests
-
-_FINER = 2  # frequencies of a filter's lags over the number of these
+from .tuning import TUNING
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +285,7 @@ def _inverse_and_filter(point, noise, frequencies):
 
 def pushes(task, point, core):
     """Residuals ``x = Phi^-1 r`` of the first states, row t of what came between t and t + 1."""
-    frequencies = midpoints(_FINER * task.n_lags)
+    frequencies = midpoints(TUNING.blocks_finer * task.n_lags)
     Z = transfer(point.A, np.exp(1j * frequencies)[:, None, None])
     X = np.linalg.inv(point.Q + Z @ task.noise @ hermitian(Z))[:, :core]
     lags = np.arange(-task.n_lags, task.n_lags + 1)

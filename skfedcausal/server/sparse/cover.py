@@ -6,6 +6,7 @@ from scipy.sparse.linalg import eigs
 
 from ...statespace.matrices import sparse_diagonal
 from ..estimation.scoring import MAX_RADIUS
+from .tuning import TUNING
 
 CORE = 6  # units whose rows a block estimates
 MOST = 14  # units of a block, unless more act on its core
@@ -82,10 +83,6 @@ def assembled(parts, n):
 # -- stability: blocks that are stable need not make up a whole that is ------------------------------------
 
 
-_DENSE = 400  # states, up to which eigenvalues are computed all at once
-_ARNOLDI = 120  # vectors of others: moduli lie so close that fewer take several times as many products
-
-
 def stable(A, partition):
     """The plant with its links made weaker until it is stable, and by which factor: 1 for most."""
     unit, coo = partition.unit_of_state, A.tocoo()
@@ -99,9 +96,9 @@ def stable(A, partition):
 
 def radius(A):
     """Spectral radius of a sparse matrix."""
-    if A.shape[0] <= _DENSE:
+    if A.shape[0] <= TUNING.cover_dense:
         return float(np.abs(np.linalg.eigvals(A.toarray())).max())
     start = np.ones(A.shape[0])  # so that the same comes every time
-    settings = {"ncv": _ARNOLDI, "return_eigenvectors": False, "tol": 1e-6}
+    settings = {"ncv": TUNING.cover_arnoldi, "return_eigenvectors": False, "tol": 1e-6}
     values = eigs(A + 1e-12 * sparse_diagonal(start), k=6, v0=start, **settings)
     return float(np.abs(values).max())

@@ -13,12 +13,9 @@ from ...statespace.partition import positions_of
 from ...statespace.riccati import predicted_covariance
 from ..prediction import PlantFilter
 from .cover import assembled, block_diagonal, with_halo
+from .tuning import TUNING
 
-_LEAST_SHARE = 1e-3  # of covariances between units
-_LEAST_GAIN = 1e-5  # of a score, both of unit variance; smaller ones move nothing
-_DENSE = 600  # states, up to which a dense product of a row is the faster one
 _PIECE = 128  # rows
-_MOST = 24  # units that the gain of a core is computed with, unless more act on it
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +36,7 @@ def stationary_gain(plant, A, Q, cores, near, causes):
     backs: list = []
     covariances, n = [], plant.partition.n_states
     for core in cores:
-        members = with_halo(core, near, causes, _MOST)
+        members = with_halo(core, near, causes, TUNING.filter_most)
         states, k = positions_of(members, plant.partition.slices), sum(plant.partition.sizes[m] for m in core)
         N = block_diagonal([plant.noise[m] for m in members])
         own = A[states][:, states].toarray()
@@ -47,7 +44,7 @@ def stationary_gain(plant, A, Q, cores, near, causes):
         gain = np.linalg.solve(P + N, P).T
         back = np.linalg.solve(P, own @ (P - gain @ P)).T[:k]  # P_f A' P^-1
         for parts, rows in ((gains, gain[:k]), (backs, back)):
-            parts.append((states[:k], states, np.where(np.abs(rows) > _LEAST_GAIN, rows, 0.0)))
+            parts.append((states[:k], states, np.where(np.abs(rows) > TUNING.filter_least_gain, rows, 0.0)))
         covariances.append((states[:k], states, P[:k]))
     P = assembled(covariances, n)
     gain, back, J = assembled(gains, n), assembled(backs, n), plant.sparse([np.linalg.inv(N) for N in plant.noise])
@@ -62,7 +59,7 @@ def _covariance(P, plant):
     N, unit, coo = block_diagonal(plant.noise), plant.partition.unit_of_state, P.tocoo()
     across, share = unit[coo.row] != unit[coo.col], 1.0
     while not _is_definite(P.toarray() + N):
-        share = share / 2 if share > _LEAST_SHARE else 0.0
+        share = share / 2 if share > TUNING.filter_least_share else 0.0
         P = csr_array((np.where(across, share * coo.data, coo.data), (coo.row, coo.col)), shape=P.shape)
         if share == 0.0:
             break
@@ -122,7 +119,9 @@ class LargeFilter(PlantFilter):
         for part, N, own in zip(record.parts, noise, record.partition.slices, strict=True):
             np.matmul(part.z, N, out=out[:, own])
         out = _times(gain, out)
-        step = _dense_step(A, gain) if A.shape[0] <= _DENSE else _sparse_step(csr_array(A), csr_array(gain))
+        step = (
+            _dense_step(A, gain) if A.shape[0] <= TUNING.filter_dense else _sparse_step(csr_array(A), csr_array(gain))
+        )
         if self._drive is not None:
             added = self._exogenous
             out += added - _times(gain, added)

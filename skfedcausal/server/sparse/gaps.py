@@ -21,14 +21,10 @@ from ..dynamics import Plant
 from ..estimation.scoring import MAX_RADIUS
 from ..joint import usual_information
 from .filter import LargeFilter
+from .tuning import TUNING
 
-_LEAST_THERE = 0.6  # share of rows that a unit has to be there in; more than half, so that many follow each other
-_NEARLY_ALWAYS = 0.9  # the same share in plants that are not so large that nobody can wait for the exact likelihood
 WORTH_WAITING = 64  # units of the largest of these
-_LEFT = 0.03  # share of a link that fillings by plants that do not know it may take away
-_SAME = 1e-6  # relative difference of information that is rounding, of states in other units
 _SETTLED = 1e-9  # relative difference of covariances from stationary ones
-_BURN_IN = 200  # rows
 
 
 class _Units(NamedTuple):
@@ -67,7 +63,7 @@ def units_of(matrices, record):
         of = np.column_stack([start + part.pattern_of for start, part in zip(first[:-1], parts, strict=True)])
         patterns = np.concatenate([part.patterns for part in parts])
         is_usual = np.concatenate([
-            np.abs(part.patterns - whole).max(axis=(1, 2)) <= _SAME * np.abs(whole).max()
+            np.abs(part.patterns - whole).max(axis=(1, 2)) <= TUNING.gaps_same * np.abs(whole).max()
             for part, whole in zip(parts, J, strict=True)
         ])  # fmt: skip
         states = np.array([np.arange(rows.start, rows.stop) for rows in slices]).reshape(-1, size)
@@ -307,7 +303,7 @@ def least_there(n_units):
 
     Many and long gaps cost links: with a fifth of the rows missing F1 was 0.29, that of the exact likelihood 0.65.
     """
-    return _NEARLY_ALWAYS if n_units <= WORTH_WAITING else _LEAST_THERE
+    return TUNING.gaps_nearly_always if n_units <= WORTH_WAITING else TUNING.gaps_least_there
 
 
 def are_mostly_there(record):
@@ -328,8 +324,8 @@ def n_fillings(record):
     """How often a record is filled by a plant with links, after it was filled by units on their own; 0 for None."""
     if record is None:
         return 0
-    lacking = 1 - max(share_there(record).min(), _LEAST_THERE) ** 2  # of what two units measured
-    return max(int(np.ceil(np.log(_LEFT) / np.log(max(lacking, 1e-9)))) - 1, 1)
+    lacking = 1 - max(share_there(record).min(), TUNING.gaps_least_there) ** 2  # of what two units measured
+    return max(int(np.ceil(np.log(TUNING.gaps_left) / np.log(max(lacking, 1e-9)))) - 1, 1)
 
 
 def drawn_record(record, matrices, exogenous=None):
@@ -361,10 +357,10 @@ def drawn_record(record, matrices, exogenous=None):
 def _simulated(matrices, record, rng):
     """States of a plant over a record."""
     A, root = csr_array(matrices.A), csr_array(covariance_root(matrices.Q.toarray()))
-    states = (root @ rng.normal(size=(A.shape[0], _BURN_IN + record.n_samples))).T
+    states = (root @ rng.normal(size=(A.shape[0], TUNING.gaps_burn_in + record.n_samples))).T
     for t in range(1, len(states)):
         states[t] += A @ states[t - 1]
-    return np.ascontiguousarray(states[_BURN_IN:])
+    return np.ascontiguousarray(states[TUNING.gaps_burn_in :])
 
 
 # -- the plant ------------------------------------------------------------------------------------------

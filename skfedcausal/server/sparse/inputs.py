@@ -14,11 +14,10 @@ from ...statespace.whittle import midpoints
 from ..estimation.evidence import benjamini_hochberg
 from .alone import units_on_their_own
 from .screening import NOWHERE, given_others_of, products, statistics
+from .tuning import TUNING
 
 MAX_ADDITIONS = 3  # links per effect and round
 _PAIRS = 20_000  # that are looked at together
-_ROUNDS = 3  # of tests of units on their own
-_LEAST_VARIANCE = 0.01  # share of an input's variance that stretches between shifts have to leave
 
 
 def acting(driven, partition):
@@ -127,7 +126,7 @@ def find_drivers(plant, alpha, parallel=None):
     """Let inputs of units act on others where tests of the units on their own say that they do; their p-values."""
     pairs, partition = pairs_of(plant.partition), plant.partition
     p_value = np.ones(plant.driven.shape)
-    for _ in range(_ROUNDS if len(pairs) else 0):
+    for _ in range(TUNING.inputs_rounds if len(pairs) else 0):
         spectra, pushes = units_on_their_own(plant, parallel)
         where = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
         found = products(pushes, plant.series, *where, parallel=parallel, known=plant.known, with_states=True)
@@ -155,4 +154,4 @@ def regressors(linked, driven, partition):
 def are_told_apart(record, cut):
     """Whether the inputs of a record still vary where it is cut."""
     left, whole = (np.square(remove_episode_means(record.u, each.starts)).sum(axis=0) for each in (cut, record))
-    return bool((left >= _LEAST_VARIANCE * whole).all())
+    return bool((left >= TUNING.inputs_least_variance * whole).all())

@@ -22,12 +22,9 @@ from .gaps import are_stable_alone, n_fillings
 from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs, work_of_tests
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
+from .tuning import TUNING
 
-_EVALUATIONS = 50  # that a block is worth, its tests included
 _FAST = 3.0  # times that operations of large products are faster than those of many small ones
-_PROMISING = 0.1  # p-value at the plant without links up to which a pair is tested again
-_NEAR_GAIN = 0.01  # log-likelihood that climbs during the search may leave
-_MAX_ROUNDS = 10
 _SETTLED = 0.002  # share of the links that a search which has settled may still be changing
 
 
@@ -70,7 +67,7 @@ class LargeEstimate(NamedTuple):
 
 def block_work(n, n_lags):
     """Operations of the fit of a block of n states, about."""
-    return _EVALUATIONS * 6 * n_lags * n**3
+    return TUNING.learning_evaluations * 6 * n_lags * n**3
 
 
 def estimate_large(plant, settings, parallel=None, budget=None, input_p_value=None):
@@ -115,7 +112,7 @@ class _Search:
         self.driven, self.B = plant.driven, plant.B
         self.input_pairs = pairs_of(plant.partition)
         self.input_p_value = np.ones((m, m)) if input_p_value is None else input_p_value.copy()
-        self.promising_inputs = self.input_p_value <= _PROMISING
+        self.promising_inputs = self.input_p_value <= TUNING.learning_promising
         if m <= ALL_PAIRS or input_p_value is None:
             self.promising_inputs[:] = True
         self.not_driven = np.zeros((m, m), dtype=bool)  # what was dropped once
@@ -160,8 +157,8 @@ class _Search:
     def _search_links(self):
         """Add and drop links until next to nothing changes; whether that was reached, and whether time ended it."""
         settled, was_stopped, with_far = False, False, True
-        for _ in range(_MAX_ROUNDS):
-            self.fit(_NEAR_GAIN)
+        for _ in range(TUNING.learning_max_rounds):
+            self.fit(TUNING.learning_near_gain)
             proposed = self._proposal(self.tests(with_far))
             if not with_far and self._is_near(*proposed):  # neighbours have settled: what of the others?
                 with_far = True
@@ -231,7 +228,7 @@ class _Search:
         tasks = ((self._columns(self.members[k]), self._task(k, gain_tol, with_elements)) for k in new)
         fits = run(fitted_block, tasks, self.parallel, (self.plant.regressors,))
         for k, fit in zip(new, fits, strict=True):
-            steep = max(1.0, 2 * fit.n_iter / _EVALUATIONS)  # two evaluations an iteration, about
+            steep = max(1.0, 2 * fit.n_iter / TUNING.learning_evaluations)  # two evaluations an iteration, about
             self.budget.spend(steep * block_work(len(self._states(self.members[k])), self.plant.n_lags))
         self.sums |= {
             tuple(self.members[k]): fit.sums for k, fit in zip(new, fits, strict=True) if fit.sums is not None
@@ -338,7 +335,7 @@ class _Search:
 
     def _far_pairs(self, inside):
         """Pairs outside of the blocks that are looked at again, by effect."""
-        promising = (self.screen.p_value <= _PROMISING) & ~inside
+        promising = (self.screen.p_value <= TUNING.learning_promising) & ~inside
         if len(promising) <= ALL_PAIRS:
             promising = ~inside
         np.fill_diagonal(promising, False)

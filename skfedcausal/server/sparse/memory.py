@@ -5,21 +5,17 @@ import os
 
 import numpy as np
 
-_MATRICES = 20  # of all states by all states that a fit holds at its peak, about
-_SERIES = 10  # of all states over the record
-_REGRESSORS = 3  # states and inputs over the record, and products of all of them
-_DRAWN, _OF_GAPS = 8, 4  # more of them where gaps are filled, and for each state of a unit
-_BASE = 2**28 + 2**27  # bytes
+from .tuning import TUNING
 
 
 def needed_memory(n_samples, n_states, n_units, has_gaps=False, n_inputs=0):
     """Bytes that learning a large plant takes at its peak, about."""
-    n_series = _SERIES + has_gaps * (_DRAWN + _OF_GAPS * n_states / n_units)
-    numbers = _MATRICES * n_states**2 + n_series * n_samples * n_states + 20 * n_units**2
+    n_series = TUNING.memory_series + has_gaps * (TUNING.memory_drawn + TUNING.memory_of_gaps * n_states / n_units)
+    numbers = TUNING.memory_matrices * n_states**2 + n_series * n_samples * n_states + 20 * n_units**2
     if n_inputs:  # regressors beside the states, and the products of both
         n_regressors = n_states + n_inputs
-        numbers += _REGRESSORS * (n_samples + n_regressors) * n_regressors
-    return round(_BASE + 8 * numbers)
+        numbers += TUNING.memory_regressors * (n_samples + n_regressors) * n_regressors
+    return round(TUNING.memory_base + 8 * numbers)
 
 
 def allowed_memory():

@@ -33,8 +33,7 @@ from .filter import LargeFilter
 from .gaps import drawn_record, share_there
 from .learning import ALL_PAIRS, tests_given
 from .plant import UNITS, LargePlant, columns
-
-_FEWEST_ROWS = 200
+from .tuning import TUNING
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class InBlocks(Engine):
 
 def large_report(server, run, record, links, meanwhile):
     """The table of checks, cause == effect for those of a unit; something else is done while workers check."""
-    if record.n_samples < _FEWEST_ROWS:
+    if record.n_samples < TUNING.report_fewest_rows:
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record, links)
     series = (np.zeros((0, 0)) if each is None else side_by_side(each) for each in (found.scores, found.path))

@@ -16,9 +16,9 @@ from ...statespace.episodes import episodes
 from ...statespace.matrices import few_threads
 from ...statespace.partition import Partition, uncoupled_pair_information
 from ..estimation.block_tests import _profiled
+from .tuning import TUNING
 
 NOWHERE = np.iinfo(np.int64).max  # place of what a unit has not
-_PAIRS = 20_000  # that are looked at together
 _PIECE, _PIECES = 128, 8  # rows, and how many of these a thread takes together
 _COLUMNS = 128  # of a product that a thread takes together
 
@@ -104,8 +104,8 @@ def tested(pairs, spectra, rows, sizes, n_samples):
     """
     p = spectra.U.shape[-1]
     estimate, covariance = np.zeros((len(pairs), p * p)), np.zeros((len(pairs), p * p, p * p))
-    for first in range(0, len(pairs), _PAIRS):
-        part = slice(first, first + _PAIRS)
+    for first in range(0, len(pairs), TUNING.screening_pairs):
+        part = slice(first, first + TUNING.screening_pairs)
         few = PairRows(rows.there[part], rows.back[part], None if rows.noise is None else rows.noise[part])
         estimate[part], covariance[part] = _some(pairs[part], spectra, few, sizes)
     covariance /= n_samples
@@ -179,8 +179,8 @@ def given_others_of(estimate, covariance, states, pairs, known, blocks):
     root = np.linalg.cholesky(left)
     for size in np.unique(sizes[effect]):
         of_size = np.flatnonzero(sizes[effect] == size)
-        for first in range(0, len(of_size), _PAIRS):
-            chosen = of_size[first : first + _PAIRS]
+        for first in range(0, len(of_size), TUNING.screening_pairs):
+            chosen = of_size[first : first + TUNING.screening_pairs]
             units, place = np.unique(effect[chosen], return_inverse=True)
             own = np.array([known[unit] for unit in units])
             inverse = np.linalg.inv(states[own[:, :, None], own[:, None]])[place]

@@ -40,12 +40,7 @@ from .memory import check_inputs, check_memory, whole_elements
 from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
 from .report import InBlocks
 from .screening import PairRows, tested
-
-_WHOLE = 100  # units, above which it is said that a plant is learned as a whole
-_LAGS_LEVEL = 1e-3  # family-wise, below which later lags are taken to act
-_FEEDBACK_LEVEL = 1e-3  # below which inputs are taken to depend on what is measured
-_STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts with others'
-_PER_LARGE = 32  # units that `max_time` is for; larger plants have in proportion
+from .tuning import TUNING
 
 
 def asks_for_the_whole(record, server):
@@ -79,7 +74,7 @@ def warn_of_work(record, reason):
     """Say before it starts what a plant of many units costs that has to be learned as a whole."""
     n_units, p = len(record.names), record.partition
     check_inputs(n_units, p.n_states, p.n_inputs)
-    if n_units > _WHOLE:
+    if n_units > TUNING.server_whole:
         elements = whole_elements(n_units, p.n_states, p.n_inputs)
         warn(
             f"A plant of {n_units} units with {reason} is learned as a whole, from {elements} elements at least: "
@@ -124,7 +119,7 @@ def _in_blocks(server, record):
             run = _gone_through(server.plant_.run(server.plant_.point.placed(record)))
         later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
-    lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
+    lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, TUNING.server_lags_level)
     if lags_act and is_few and record.u is not None:  # without inputs nobody asks for paths over many rows
         raise AsAWhole("later lags that act")
     _keep_links(server, record, estimate)
@@ -144,7 +139,7 @@ def _gone_through(run):
 def _are_answers(feedback):
     """Whether inputs go with what is new in measurements before or in their row: the expected information is wrong."""
     same_row = feedback["same_row_p_value"] * len(feedback)
-    return bool(min(feedback["p_adjusted"].min(), same_row.min()) < _FEEDBACK_LEVEL)
+    return bool(min(feedback["p_adjusted"].min(), same_row.min()) < TUNING.server_feedback_level)
 
 
 def _estimate(server, record, parallel):
@@ -161,7 +156,7 @@ def _estimate(server, record, parallel):
         if record.u is not None and not are_told_apart(record, cut):
             raise AsAWhole("shifts of levels that go with its inputs")
         plant, changes = LargePlant(cut, parallel, gapped, plant.driven), _changes(record, steps, plant)
-    budget = Budget(server.max_time * len(record.names) / _PER_LARGE)
+    budget = Budget(server.max_time * len(record.names) / TUNING.server_per_large)
     found = estimate_large(plant, settings_of(server, record.names), parallel, budget, input_p_value)
     return found, steps, changes
 
@@ -241,7 +236,7 @@ def _learned(server, record, estimate, steps, changes):
         estimate.has_prior,
     )
     table = tables.level_shift_table(record.names, plant, steps, changes)
-    table = table[table["p_value"] <= _STEP_LEVEL].reset_index(drop=True)
+    table = table[table["p_value"] <= TUNING.server_step_level].reset_index(drop=True)
     point, scale = _operating_point(record, plant, steps, changes, table), plant.dense(plant.scale)
     about = {"point": point, "scale": scale, "matrices": plants.filter}
     learned = SparsePlant.of_one_lag(plants.A.toarray(), shrunk, plants.Q.toarray(), **about)
@@ -338,7 +333,7 @@ def _warn(server, estimate, lags_act, inputs_answer):
             ConvergenceWarning,
         )
     if lags_act:
-        n = int((server.misfit_["p_adjusted"] <= _LAGS_LEVEL).sum())
+        n = int((server.misfit_["p_adjusted"] <= TUNING.server_lags_level).sum())
         warn(
             f"Later lags act (see `misfit_`; {n} channels say so by themselves), and plants of several lags are "
             f"learned of up to {LARGE} units (with inputs {ALL_PAIRS}). This one of {len(server.names_)} has one "

@@ -19,20 +19,7 @@ from ...statespace.episodes import (
     side_by_side,
 )
 from ...statespace.partition import slices_of
-
-_GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
-_LEAST_BIN = 3  # what is slower is a trend
-_FAR_OUT = 4.0  # deviations beyond which innovations count as that far
-_TAIL = 5.0  # degrees of freedom of densities that are compared on rows held out
-_LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
-_COPIED = 1e-13  # square up to which all rows of a unit beside another are rounding, of single precision as well
-_ROUNDED = 1e-13  # deviation of logarithms up to which they differ by no more than rounding
-_AR = 6  # lags of the noise that a trend is judged against
-_SAME = 1e-6  # of the largest singular value of paths, or of a series, below which others say what it does
-_BIAS = 6.0  # of the distance of that autoregression from a unit root near one, in rows of a record less a line
-_LEAST_GAP = 1e-3  # of it
-_LEAST_LEFT = 1e-20  # share of a target's variance that a regression leaves at least: what is less is rounding
-_TOLD_APART = 1e-4  # share of the largest eigenvalue of products that columns which differ have at least
+from .tuning import TUNING
 
 
 def unit_series(series):
@@ -54,7 +41,7 @@ def squares_of_lags(units, n_lags, *, any_variance=False):
     scatter.
     """
     (_, E), n_samples = _side_by_side(units), len(units[0])
-    E = np.clip(E, -_FAR_OUT, _FAR_OUT)
+    E = np.clip(E, -TUNING.checks_far_out, TUNING.checks_far_out)
     E -= column_mean(E)
     E /= np.sqrt(np.einsum("ti,ti->i", E, E) / len(E))
     sizes = np.array([series.shape[1] for series in units])
@@ -112,7 +99,7 @@ def roughness(units):
     for m in range(len(units)):
         for k in range(m):
             size = _squared_norms(rows[m] - (rows[m] @ units[k] / n) @ rows[k])
-            if size.max() <= _COPIED:  # it has nothing apart from what they share, in no row
+            if size.max() <= TUNING.checks_copied:  # it has nothing apart from what they share, in no row
                 together[k, m] = 0.0, 1.0
                 continue
             z = float(_log_squares(size, len(rows[m])) @ scores[k]) / np.sqrt(n)
@@ -129,10 +116,10 @@ def _log_squares(size, p):
 
     All zero where rows are as far as each other: none of them is a rough one.
     """
-    size = np.log(size / p + _LEAST_SQUARE)
+    size = np.log(size / p + TUNING.checks_least_square)
     size -= size.mean()
     spread = np.sqrt(size @ size / len(size))
-    return size / spread if spread > _ROUNDED else np.zeros_like(size)
+    return size / spread if spread > TUNING.checks_rounded else np.zeros_like(size)
 
 
 def correlation(units):
@@ -210,7 +197,7 @@ def held_out_gain(target, cause, share=0.3):
     cut = n - round(share * n)
     X, Y = cause - column_mean(cause[:cut]), target - column_mean(target[:cut])
     coefficients = _regression(X[:cut], Y[:cut])
-    least = _LEAST_LEFT * float(np.square(Y[:cut]).sum()) / cut
+    least = TUNING.checks_least_left * float(np.square(Y[:cut]).sum()) / cut
     if not least > 0:  # a target that never moved: nothing helps to predict it
         return 0.0, 0.0
     with_cause, without = (_log_densities(rest, cut, least) for rest in (Y - X @ coefficients, Y))
@@ -220,7 +207,9 @@ def held_out_gain(target, cause, share=0.3):
 def _regression(X, Y):
     """Coefficients of least squares, the smallest where columns of X say the same."""
     values, axes = np.linalg.eigh(X.T @ X)
-    if values[0] > _TOLD_APART * values[-1]:  # sums of products lose no digit that matters, and take a third
+    if (
+        values[0] > TUNING.checks_told_apart * values[-1]
+    ):  # sums of products lose no digit that matters, and take a third
         return axes @ ((axes.T @ (X.T @ Y)) / values[:, None])
     return np.linalg.lstsq(X, Y, rcond=None)[0]
 
@@ -233,9 +222,9 @@ def _log_densities(rest, cut, least):
     """
     n, p = rest[:cut].shape
     values, axes = np.linalg.eigh(rest[:cut].T @ rest[:cut] / n)
-    values = np.maximum(values, max(1e-10 * values[-1], least)) * (_TAIL - 2) / _TAIL
+    values = np.maximum(values, max(1e-10 * values[-1], least)) * (TUNING.checks_tail - 2) / TUNING.checks_tail
     size = np.square(rest[cut:] @ axes) @ (1 / values)
-    return -0.5 * (_TAIL + p) * np.log1p(size / _TAIL) - 0.5 * np.log(values).sum()
+    return -0.5 * (TUNING.checks_tail + p) * np.log1p(size / TUNING.checks_tail) - 0.5 * np.log(values).sum()
 
 
 def _side_by_side(units):
@@ -263,9 +252,11 @@ class _Beside(NamedTuple):
 def _beside(n):
     """:class:`_Beside` of a record of n rows."""
     n_frequencies = n // 2  # without the highest
-    k = np.arange(_LEAST_BIN, n_frequencies - 1)
-    below = np.array([np.maximum(k - _GUARD - _BESIDE, 1), np.maximum(k - _GUARD, 1)])
-    above = np.minimum([k + _GUARD + 1, k + _GUARD + 1 + _BESIDE], n_frequencies)
+    k = np.arange(TUNING.checks_least_bin, n_frequencies - 1)
+    below = np.array(
+        [np.maximum(k - TUNING.checks_guard - TUNING.checks_beside, 1), np.maximum(k - TUNING.checks_guard, 1)]
+    )
+    above = np.minimum([k + TUNING.checks_guard + 1, k + TUNING.checks_guard + 1 + TUNING.checks_beside], n_frequencies)
     n_left = below[1] - below[0]
     count = n_left + (above[1] - above[0])
     alike = [np.flatnonzero(count == each) for each in np.unique(count)]
@@ -275,7 +266,7 @@ def _beside(n):
 def line(series):
     """The most marked line of a spectrum against frequencies beside it: ratio, p value for all of them, period."""
     n, p = series.shape
-    if n < 4 * (_GUARD + _BESIDE):
+    if n < 4 * (TUNING.checks_guard + TUNING.checks_beside):
         return 1.0, 1.0, np.nan
     beside = _beside(n)
     spectrum = np.fft.rfft(np.ascontiguousarray(series.T) * beside.taper)[:, :-1]
@@ -288,13 +279,13 @@ def line(series):
     np.maximum(level, left / beside.n_left, out=level, where=beside.n_left >= 3)
     # a difference of sums of all lower frequencies, which beside a line or a trend alone is rounding of these
     np.maximum(level, 4 * np.finfo(float).eps * sums[:, -1:] + np.finfo(float).tiny, out=level)
-    ratio = (power[:, _LEAST_BIN:-1] / level).mean(axis=0)
+    ratio = (power[:, TUNING.checks_least_bin : -1] / level).mean(axis=0)
     # of frequencies with as many beside them the largest ratio is the least likely
     first = np.sort([same[ratio[same].argmax()] for same in beside.alike])
     # tapered neighbours are not independent: about half as many are
     found = fdtrc(2 * p, p * beside.n_both[first], ratio[first])
     best = int(first[found.argmin()])
-    peak = _peak(power.sum(axis=0), _LEAST_BIN + best)
+    peak = _peak(power.sum(axis=0), TUNING.checks_least_bin + best)
     return float(ratio[best]), min(1.0, float(found.min()) * len(ratio)), n / peak
 
 
@@ -318,16 +309,16 @@ def trend(series, path=None):
     if len(series):
         series = series[:, np.ptp(series, axis=0) > 0]  # what never moves has none
     n, p = series.shape
-    if n < 20 * _AR or not p:  # too short, or a unit without states
+    if n < 20 * TUNING.checks_ar or not p:  # too short, or a unit without states
         return 0.0, 1.0
     t = np.arange(n) - (n - 1) / 2
     if path is not None:
         around = path - path.mean(axis=0)
         basis, size, _ = np.linalg.svd(around, full_matrices=False)
-        basis = basis[:, size > _SAME * max(size[0], np.finfo(float).tiny)]
+        basis = basis[:, size > TUNING.checks_same * max(size[0], np.finfo(float).tiny)]
         columns = np.column_stack([t, series])
         beside = columns - basis @ (basis.T @ columns)
-        left = np.linalg.norm(beside, axis=0) > _SAME * np.linalg.norm(columns, axis=0)
+        left = np.linalg.norm(beside, axis=0) > TUNING.checks_same * np.linalg.norm(columns, axis=0)
         t, series = beside[:, 0], beside[:, 1:][:, left[1:]]
         p = series.shape[1]
         if not left[0] or not p:  # the path goes along the line, or is all that there is
@@ -338,7 +329,7 @@ def trend(series, path=None):
     each = np.square(slope) / variance
     total = float(each.sum())
     # degrees of freedom that slow units leave of their variances, by what these have to do with the statistic
-    dof = 1 / (1 / (5 * _AR) + 0.5 * float(each @ error) / max(total, np.finfo(float).tiny))
+    dof = 1 / (1 / (5 * TUNING.checks_ar) + 0.5 * float(each @ error) / max(total, np.finfo(float).tiny))
     return total / p, float(fdtrc(p, dof, total / p))
 
 
@@ -357,14 +348,14 @@ def _long_run_variance(x, slope=0.0):
     # rounding, which is what a line alone leaves, and an autoregression of what it says exactly
     least = np.finfo(float).eps ** 2 * max(slope**2, float(x @ x)) + np.finfo(float).tiny
     gap, variance, information = 1.0, float(x @ x) / len(x), 0.0  # of the coefficients only the sum is asked for
-    for _ in range(_AR):
+    for _ in range(TUNING.checks_ar):
         variance = max(variance, least)
         information += gap**2 / variance
         f, b = forward[1:], backward[:-1]
         k = -2 * float(f @ b) / max(float(f @ f + b @ b), least)
         gap, variance = gap * (1 + k), variance * (1 - k**2)
         forward, backward = f + k * b, b + k * f
-    gap = max(abs(gap) - _BIAS / n, _LEAST_GAP)
+    gap = max(abs(gap) - TUNING.checks_bias / n, TUNING.checks_least_gap)
     variance = max(variance, least)
     return variance / gap**2, 4 * variance * information / (n * gap**2)
 

@@ -12,12 +12,10 @@ import numpy as np
 
 from ...statespace.matrices import hermitian
 from ...statespace.partition import positions_of, slices_of
+from .tuning import TUNING
 
 CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
 _POLES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)  # of drivers, the first without a memory
-_LEFT = 1.5  # mean square of what all terms leave, above which the spectra of the units are not what they are taken for
-_SAME = 1e-15  # of the largest eigenvalue of products, below which regressors are the same
-_FAR = 3.0  # the same, above which they say nothing of a driver either: links are no faint terms there
 
 
 def beside_links(found, record, whole, pair):
@@ -35,10 +33,10 @@ def beside_links(found, record, whole, pair):
     gains, left = cross.gains(terms | drivers, links, [*links, "states"], *([name] for name in drivers))
     by_links, white = max(gains[:2]), gains[2]
     driver = max(gains[3:])
-    if driver - max(by_links, white, 0.0) >= CLEAR and left <= _FAR:
+    if driver - max(by_links, white, 0.0) >= CLEAR and left <= TUNING.cross_far:
         return driver - by_links
     excess = max(driver, white) - by_links
-    return excess if excess <= -CLEAR and left <= _LEFT else None
+    return excess if excess <= -CLEAR and left <= TUNING.cross_left else None
 
 
 def cross_spectrum(found, record, whole, pair):
@@ -121,7 +119,7 @@ def _explained(products, target):
     """What regressors of these products explain, and the size of the eigenvalues of these."""
     values, axes = np.linalg.eigh(products)
     size = np.abs(values)
-    kept = size > _SAME * size.max(initial=0.0)
+    kept = size > TUNING.cross_same * size.max(initial=0.0)
     return float(np.square(target @ axes[:, kept]) @ (1 / values[kept])), size
 
 

@@ -15,18 +15,10 @@ from scipy.sparse.csgraph import connected_components
 from ...statespace.episodes import episodes
 from ...statespace.matrices import companion, hermitian, spectral_radius
 from .cross import CLEAR, beside_links, known_delay, without_others
+from .tuning import TUNING
 
-_SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is told from what is a level there
-_GROWTH = 1.12  # of the width of bands above
 _POLES = (0.5, 0.95)  # from which the driver's own memory is sought
-_FAINT = 0.2  # deviation to start from of noise with a memory, of that of the scores
-_STEPS, _AT_ONCE = 100, 8  # of a climb, and those in the same coordinates
-_LITTLE = 0.05  # log-likelihood that no step more is worth
-_TURNED = 64  # parameters up to which a climb goes in coordinates of its own
-_DAMPING = 1e-4  # of the information, where it says little of a parameter
-_STABLE = 0.97  # largest modulus of roots to start from
 _LINKS = "forward", "backward", "loop"
-_OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
 
 
 class Bands(NamedTuple):
@@ -68,9 +60,9 @@ def bands(series, starts):
 
 def _edges(length):
     """Ends of the bands of a record, the last above pi."""
-    widths, last = [1.0] * _SINGLE, 1.0
+    widths, last = [1.0] * TUNING.drivers_single, 1.0
     while sum(widths) < length / 2:
-        last *= _GROWTH
+        last *= TUNING.drivers_growth
         widths.append(last)
     return 2 * np.pi * (0.5 + np.concatenate([[0.0], np.cumsum(widths)])) / length
 
@@ -107,7 +99,7 @@ class PairModel:
         first = np.einsum("k,kij->ij", c * np.conj(self._turn), power).real
         A = np.where(masks[1], first @ np.linalg.inv(G), 0.0)
         radius = np.abs(np.linalg.eigvals(A)).max()
-        A *= min(1.0, _STABLE / max(radius, 1e-9))
+        A *= min(1.0, TUNING.drivers_stable / max(radius, 1e-9))
         Q = _raised(G - A @ G @ A.T, 0.05)
         values = [A[mask] if lag == 1 else np.zeros(mask.sum()) for lag, mask in masks.items()]
         return np.concatenate([*values, np.linalg.cholesky(Q)[self._tri]])
@@ -128,11 +120,14 @@ class PairModel:
         return min(found, self._up(masks, stable, also, enough), key=lambda fit: fit[0])
 
     def _up(self, masks, theta, also, enough):
-        before, at_once = np.inf, _AT_ONCE if len(theta) <= _TURNED else _STEPS
-        for _ in range(_STEPS // at_once):
+        before, at_once = (
+            np.inf,
+            TUNING.drivers_at_once if len(theta) <= TUNING.drivers_turned else TUNING.drivers_steps,
+        )
+        for _ in range(TUNING.drivers_steps // at_once):
             found, theta = self._climbed(masks, theta, also, at_once)
             gained, before = before - found.fun, found.fun
-            is_up = found.nit < at_once or gained < _LITTLE
+            is_up = found.nit < at_once or gained < TUNING.drivers_little
             if is_up or 2 * (found.fun - 2 * gained) > enough:
                 break
         return 2 * float(found.fun), theta
@@ -145,18 +140,18 @@ class PairModel:
         radius = spectral_radius(companion(np.hstack([*A]), most))
         if radius < 1:
             return None
-        shares = [(_STABLE / radius) ** lag for lag in masks]
+        shares = [(TUNING.drivers_stable / radius) ** lag for lag in masks]
         parts = [share * own[mask] for share, own, mask in zip(shares, coefficients, masks.values(), strict=True)]
         return np.concatenate([*parts, theta[at:]])
 
     def _coordinates(self, theta, masks, also):
         """Directions in which the information of few parameters is one."""
-        if len(theta) > _TURNED:
+        if len(theta) > TUNING.drivers_turned:
             return np.eye(len(theta))
         try:
             info = self.information(theta, masks, also)
             diagonal = np.diag_indices_from(info)
-            info[diagonal] += _DAMPING * (info[diagonal] + info.trace() / len(info))
+            info[diagonal] += TUNING.drivers_damping * (info[diagonal] + info.trace() / len(info))
             return np.linalg.inv(np.linalg.cholesky(info)).T
         except np.linalg.LinAlgError:  # a spectrum of lower rank, as of copies without noise
             return np.eye(len(theta))
@@ -296,7 +291,7 @@ class PairModel:
 
     def coloured(self, masks, theta):
         """The best fit whose scores have noise with a memory as well, as of sensors that wander, from one without."""
-        start = np.concatenate([theta, [_FAINT, _FAINT, np.arctanh(_POLES[-1])]])
+        start = np.concatenate([theta, [TUNING.drivers_faint, TUNING.drivers_faint, np.arctanh(_POLES[-1])]])
         return self.fitted(masks, start, also="colour")
 
     @property
@@ -400,7 +395,7 @@ def driver_rows(found, record, whole, pairs, is_late):
         cols = np.concatenate(places)
         pair = whole.of(without_others(whole.frequency, found.lags, cols))
         pair, own_noise = standardised(pair, noise[np.ix_(cols, cols)], len(places[0]))
-        model = PairModel(pair, own_noise, [len(own) for own in places], own=_OWN_LAGS)
+        model = PairModel(pair, own_noise, [len(own) for own in places], own=TUNING.drivers_own_lags)
         delays = [known_delay(found.delays.get(way)) for way in ((first, second), (second, first))]
         values = criteria(model, delays, (first, second) in linked)
         by_links = min(values[name] for name in _LINKS)

@@ -11,18 +11,10 @@ import numpy as np
 from scipy.special import chdtrc
 
 from ...statespace.episodes import episodes
+from .tuning import TUNING
 
 _LAGS = 6  # of the autoregression of a score
-_BLOCK = 120  # rows with a level of their own, as long as no shift is known
-_SHORTEST = 40  # rows between two shifts
-_LEVEL = 1e-4  # chance of a shift in an episode without any
-_PASSES = 5
-_LEAST = 1e-12  # share of the largest variance that one has at least
 _ROUNDED = (10 * np.finfo(float).eps) ** 2  # share of a square up to which scatter around a level is rounding
-_CALM, _AS_CALM = 0.25, 2.0  # quantile of the scatters of blocks that hold no shift, and how far others are like it
-_FEWEST = 3  # shifts that a plant's own model does not follow
-_NEAR, _GRID = 40, 4  # rows around a shift among which it begins and ends, and of the steps they are sought in
-_SETTLE = 5  # rows left out beside a ramp, in which units settle
 
 
 class Shift(NamedTuple):
@@ -35,13 +27,13 @@ class Shift(NamedTuple):
 def shifts(series, starts):
     """Shifts of the level of series (n_samples, k) that do not wander; an empty list without any."""
     n = len(series)
-    if n < 2 * _BLOCK or not series.shape[1]:
+    if n < 2 * TUNING.levels_block or not series.shape[1]:
         return []
     ends = [*starts, n]
-    edges = np.concatenate([_even(*pair, _BLOCK) for pair in zip(ends[:-1], ends[1:], strict=True)])
+    edges = np.concatenate([_even(*pair, TUNING.levels_block) for pair in zip(ends[:-1], ends[1:], strict=True)])
     cuts: list[int] = []
     calm = _calm(series, edges)  # blocks with a shift inside would have it taken for scatter, the more the larger it is
-    for _ in range(_PASSES):  # each with the scatter around levels that the one before has found
+    for _ in range(TUNING.levels_passes):  # each with the scatter around levels that the one before has found
         white, before = series @ _long_run_root(series, edges, calm), cuts
         cuts = [cut for first, stop in episodes(starts, n) for cut in _cuts(white, first, stop)]
         edges = np.array(sorted({*starts, *cuts}))
@@ -49,7 +41,9 @@ def shifts(series, starts):
         if cuts == before:
             break
     ends = [*edges.tolist(), n]
-    if not _FEWEST <= len(cuts) <= n / _BLOCK or _gain(white, ends) < _wave_gain(white, 2 * len(cuts)):
+    if not TUNING.levels_fewest <= len(cuts) <= n / TUNING.levels_block or _gain(white, ends) < _wave_gain(
+        white, 2 * len(cuts)
+    ):
         return []
     return [_ramp(white, *_around(ends, cut)) for cut in cuts]
 
@@ -68,7 +62,7 @@ def movers(units, found, starts):
         white = x @ _long_run_root(x, edges, np.ones(len(edges), dtype=bool))
         means = np.add.reduceat(white, edges) / counts[:, None]
         p[:, unit] = chdtrc(x.shape[1], np.square(means[places] - means[places - 1]).sum(axis=1) / variance)
-    return (p < _LEVEL / len(found)) | (p == p.min(axis=1, keepdims=True))
+    return (p < TUNING.levels_level / len(found)) | (p == p.min(axis=1, keepdims=True))
 
 
 def _gain(white, ends):
@@ -94,10 +88,10 @@ def _calm(series, edges):
     """Blocks between `edges` with about the scatter of the calm ones, (n_blocks,) bool."""
     counts = np.diff([*edges, len(series)])
     square = np.add.reduceat(np.square(_around_levels(series, edges)), edges) / counts[:, None]
-    usual = np.quantile(square, _CALM, axis=0)
+    usual = np.quantile(square, TUNING.levels_calm, axis=0)
     moves = usual > _ROUNDED * np.square(series).max(axis=0)  # the others stand still in many blocks
     scatter = (square / np.where(moves, usual, 1.0)).mean(axis=1)
-    return scatter <= _AS_CALM * np.quantile(scatter, _CALM)
+    return scatter <= TUNING.levels_as_calm * np.quantile(scatter, TUNING.levels_calm)
 
 
 def _around_levels(series, edges):
@@ -122,7 +116,7 @@ def _long_run_root(series, edges, kept):
     largest = max(values[-1], float(series.var(axis=0).max()))
     if largest <= _ROUNDED * np.square(series).max():
         return np.zeros_like(axes)
-    return axes / np.sqrt(np.maximum(values, _LEAST * largest))
+    return axes / np.sqrt(np.maximum(values, TUNING.levels_least * largest))
 
 
 def _cuts(white, first, stop):
@@ -137,9 +131,9 @@ def _cuts(white, first, stop):
 def _best(white):
     """Largest statistic of two means for one, of unit long-run covariance, and its row."""
     n = len(white)
-    if n < 2 * _SHORTEST:
+    if n < 2 * TUNING.levels_shortest:
         return 0.0, 0
-    rows = np.arange(_SHORTEST, n - _SHORTEST + 1)
+    rows = np.arange(TUNING.levels_shortest, n - TUNING.levels_shortest + 1)
     total = np.cumsum(white - white.mean(axis=0), axis=0)[rows - 1]
     statistic = np.square(total).sum(axis=1) * n / (rows * (n - rows))
     best = int(statistic.argmax())
@@ -147,7 +141,7 @@ def _best(white):
 
 
 def _is_clear(statistic, k, n_rows):
-    return chdtrc(k, statistic) * n_rows < _LEVEL
+    return chdtrc(k, statistic) * n_rows < TUNING.levels_level
 
 
 def _around(ends, cut):
@@ -157,13 +151,18 @@ def _around(ends, cut):
 
 def _ramp(white, first, cut, stop):
     """Where a level begins and ends to move: the ramp of least squares in the direction of the shift."""
-    first, stop = max(first, cut - 2 * _NEAR), min(stop, cut + 2 * _NEAR)
-    low, high = white[first : max(cut - _NEAR // 2, first + 1)], white[min(cut + _NEAR // 2, stop - 1) : stop]
+    first, stop = max(first, cut - 2 * TUNING.levels_near), min(stop, cut + 2 * TUNING.levels_near)
+    low, high = (
+        white[first : max(cut - TUNING.levels_near // 2, first + 1)],
+        white[min(cut + TUNING.levels_near // 2, stop - 1) : stop],
+    )
     size = high.mean(axis=0) - low.mean(axis=0)
     x = (white[first:stop] - low.mean(axis=0)) @ size / max(size @ size, 1e-300)
     t, best = np.arange(first, stop), (np.inf, cut, cut)
-    for start in range(max(cut - _NEAR, first), cut + 1, _GRID):
-        for end in range(cut, min(cut + _NEAR, stop) + 1, _GRID):
+    for start in range(max(cut - TUNING.levels_near, first), cut + 1, TUNING.levels_grid):
+        for end in range(cut, min(cut + TUNING.levels_near, stop) + 1, TUNING.levels_grid):
             path = ((t - start + 1) / (end - start + 1)).clip(0, 1)
             best = min(best, (float(np.square(x - path).sum()), start, end))
-    return Shift(max(best[1] - _GRID, first), min(best[2] + _GRID + _SETTLE, stop))
+    return Shift(
+        max(best[1] - TUNING.levels_grid, first), min(best[2] + TUNING.levels_grid + TUNING.levels_settle, stop)
+    )

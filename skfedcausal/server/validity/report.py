@@ -12,25 +12,17 @@ from ..joint import step_series, unit_scores
 from ..lagged.misfit import one_lag_is_enough
 from . import checks
 from .drivers import bands, driver_rows
+from .tuning import TUNING
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
 SHIFTS = "shifts"  # of levels, rows (start, stop): where a table has them among its attributes
 COLOURED = "coloured"  # units whose innovations may follow their own past, there as well
 UNSETTLED = "the search ended before the maximum"  # why nothing is said of any link
 LEVEL = 1e-3  # chance that a family of checks withholds anything on a record without violation
-_LINE_LEVEL = 1e-8  # of seasons that matter p values are far below; spectra of slow units are not flat
-_TREND_LEVEL = 1e-4
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
-_FEWEST_ROWS = 200
-_LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _FIRST_LATE, _LATE_LAGS = 10, 25, 128
 WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
 _DRIVER = "no shared driver"
-_SURE = 1e-8  # adjusted p value of a link that is not what is left of a driver of one of its units
-_ECHO, _ECHO_ROWS = 1e-5, 2000  # adjusted p value of a link back that is more than an echo, in so many rows
-_NO_NOISE = 0.02  # share of scores up to which noise is what a unit with as many states as sensors supposes of them
-_NEAR = 0.1  # relative difference of variances that matters to no verdict
-_ONE = 0.99  # correlation of innovations from which on two units are one, and share out the links of both
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +97,7 @@ def evidence(server, run, record, links):
     links = _rows_of(links, "cause", "effect", "kind", "verdict", "p_adjusted", "delay")
     told = {(place[c], place[e]): (delay, p) for c, e, kind, verdict, p, delay in links
             if kind == "state" and verdict == "influence"}  # fmt: skip
-    sure = {pair for pair, (_, p) in told.items() if p < _SURE}
+    sure = {pair for pair, (_, p) in told.items() if p < TUNING.report_sure}
     together = _rows_of(server.correlated_pairs_, "first", "second", "p_value")
     correlated = {(place[a], place[b]) for a, b, p in together if p < LEVEL}
     # single bursts that units share, or far tails, make sizes of products, not their mean
@@ -145,7 +137,7 @@ def _filled(record, filtered):
 def report(server, run, record, links):
     """The table of checks, cause == effect for those of a unit."""
     seen = np.all([part.patterns.any(axis=(1, 2))[part.pattern_of] for part in record.parts], axis=0)
-    if seen.sum() < max(_FEWEST_ROWS, _LEAST_SEEN * record.n_samples):
+    if seen.sum() < max(TUNING.report_fewest_rows, TUNING.report_least_seen * record.n_samples):
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record, links)
     together = found if seen.all() else replace(found, units=[checks.unit_series(e[seen]) for e in found.units])
@@ -285,7 +277,7 @@ def _of_noise(run, record, found):
         error = square.std() / np.sqrt(len(square))
         ratio = float(square.mean())
         p = 2 * float(ndtr(-abs(ratio - 1) / error)) if error > 0 else float(ratio == 1)  # where all rows are alike
-        passed = bool(p > LEVEL / len(slices) or abs(ratio - 1) <= _NEAR)
+        passed = bool(p > LEVEL / len(slices) or abs(ratio - 1) <= TUNING.report_near)
         name = found.names[k]
         yield "noise as supposed", name, name, ratio, p, passed, "" if passed else "n_rounds, or give C and R"
 
@@ -299,8 +291,8 @@ def _of_scores(found, m=None):
         ratio, p, period = checks.line(series)
         slope = _trend(found, k, series, slice(first, stop))
         remedy = f"harmonics={period:.4g} in this unit"
-        rows.append(_row(found, "no season", k, k, (ratio, p), _LINE_LEVEL / m, remedy))
-        rows.append(_row(found, "no trend", k, k, slope, _TREND_LEVEL / m, 'trend="smooth" in this unit'))
+        rows.append(_row(found, "no season", k, k, (ratio, p), TUNING.report_line_level / m, remedy))
+        rows.append(_row(found, "no trend", k, k, slope, TUNING.report_trend_level / m, 'trend="smooth" in this unit'))
     return rows
 
 
@@ -328,7 +320,7 @@ def _of_rows(found):
             passed = bool(size[a, b] < _SAME_ROW)
             names = found.names[b], found.names[a]
             yield "apart in the same row", *names, size[a, b], np.nan, passed, "" if passed else "join the units"
-            if size[a, b] > _ONE:
+            if size[a, b] > TUNING.report_one:
                 yield _OF_BOTH, *names, size[a, b], np.nan, False, "leave one of them out"
     for cause, effect in found.linked:
         for other in range(m):
@@ -391,7 +383,7 @@ def _of_echoes(found, record, driven):
     if found.scores is None:
         return
     # p values of one effect fall with the rows as powers do
-    clear = max(_SURE, _ECHO ** max(len(found.scores[0]) / _ECHO_ROWS, 1.0))
+    clear = max(TUNING.report_sure, TUNING.report_echo ** max(len(found.scores[0]) / TUNING.report_echo_rows, 1.0))
     for cause, effect in sorted(found.linked):
         p, pair = found.p_adjusted[cause, effect], (min(cause, effect), max(cause, effect))
         surer = found.p_adjusted.get((effect, cause), 1.0)
@@ -400,7 +392,7 @@ def _of_echoes(found, record, driven):
         noise = np.linalg.inv(record.parts[effect].mean_information)
         spread = np.cov(found.scores[effect].T).reshape(noise.shape)
         share = float(np.linalg.eigvals(np.linalg.solve(spread, noise)).real.max())
-        is_hidden = len(found.lags) > 1 and share <= _NO_NOISE
+        is_hidden = len(found.lags) > 1 and share <= TUNING.report_no_noise
         passed = not is_hidden and pair not in _unordered(found.correlated)
         names = found.names[cause], found.names[effect]
         remedy = f"more sensors of {names[1]}" if is_hidden else "sample faster, and values rather than means"
@@ -439,7 +431,6 @@ _WORDS = {
     "gains held-out": "{c} does not help to predict {e} on rows held out",
 }
 _FIRST = ("no copies", "steady sensors", "no season", "no trend", "common variance")  # these are behind what else fails
-_MOST_REASONS = 2
 _OF_EFFECT = "same in both halves"
 _OF_BOTH = "no copies"
 _WANDERING = "steady sensors"
@@ -466,7 +457,7 @@ def gated(links, table):
         others = [why for check, why in own if check != _DRIVER]
         is_driver = not others and any(check == _DRIVER for check, _ in own)
         verdicts[k] = "shared driver" if is_driver else "cannot tell"
-        becauses[k] = "; ".join(list(dict.fromkeys(others or [why for _, why in own]))[:_MOST_REASONS])
+        becauses[k] = "; ".join(list(dict.fromkeys(others or [why for _, why in own]))[: TUNING.report_most_reasons])
     return links.assign(verdict=verdicts, because=becauses)
 
 

@@ -24,14 +24,11 @@ from ..curved import Curves, held_out_losses, likeliest_priors
 from ..links.grades import SURE, trimmed
 from .inputs import Outside, states_of, without_response
 from .nominal import off_subspace
+from .tuning import TUNING
 
-_MOST_STATES = 16  # of all units, whose products are looked at
 _MOST_KNOTS, _FEWEST_KNOTS, _ROWS = 12, 5, 20  # of each state within what was seen; rows for each
 _TAILS = 0.0, 0.16  # beyond the bounds of states in products: as far as they were seen, and a standard deviation
-_FOLDS = 4  # of the nominal rows, in each of which curves are those that the others taught
 _WORTH = 0.1  # share of a state's news: curves that surely tell less hardly mislead a linear plant
-_CHANCE = 0.05  # of any curve where there is none
-_RADIUS = 0.999  # largest spectral radius of the response
 _TINY = 1e-9  # prior precision of what is no curve, and deviation of a column that tells nothing
 
 
@@ -96,7 +93,7 @@ class CurvedResponse:
         A = getattr(plant, "lag_transitions_", plant.transition_[None])
         states, there = states_of(record)
         n = states.shape[1]
-        if n > _MOST_STATES or spectral_radius(companion(np.hstack(list(A)), len(A))) > _RADIUS:
+        if n > TUNING.bends_most_states or spectral_radius(companion(np.hstack(list(A)), len(A))) > TUNING.bends_radius:
             return None
         lagged = LaggedRows.of(np.column_stack([states, there]), [slice(0, n + 1)], record.starts, len(A))
         known = lagged.values[:, n :: n + 1].all(axis=1)
@@ -222,7 +219,7 @@ def _bends(rows, groups, units):
     n_past, n_now = past[-1].stop, present.shape[1]
     values = np.hstack([rows.values[:, lines], rows.values[:, lines.stop + order], present])
     moments = replace(rows, values=values, past=past, now=(slice(n_past, n_past + n_now),)).moments(1)
-    chance = _CHANCE / (len(kinds) * len(units))
+    chance = TUNING.bends_chance / (len(kinds) * len(units))
     for own in units:
         used = np.concatenate([np.arange(n_past), n_past + np.arange(own.start, own.stop)])
         now = (slice(n_past, len(used)),)
@@ -264,7 +261,7 @@ def _confirmed(rows, own, chosen):
 def _held_out(X, y, prior, n_lines):
     """What columns beyond the first ones tell in each fold by coefficients that the others taught, (n_rows,)."""
     G, g, told = X.T @ X + np.diag(prior), X.T @ y, []
-    for part, seen in zip(np.array_split(X, _FOLDS), np.array_split(y, _FOLDS), strict=True):
+    for part, seen in zip(np.array_split(X, TUNING.bends_folds), np.array_split(y, TUNING.bends_folds), strict=True):
         coefficients = np.linalg.solve(G - part.T @ part, g - part.T @ seen)
         told.append(part[:, n_lines:] @ coefficients[n_lines:])
     return np.concatenate(told)

@@ -42,16 +42,10 @@ from .posterior import (
 from .slow import SLOW, WAIT, SlowWatch, root_of, share_of_budget
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
+from .tuning import TUNING
 from .visited import visited
 
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
-_DRIFT = 0.2  # of the cumulative sum that finds the onset
-_ALARMED = 2.0  # log prior odds that an alarm is of a fault
-_SLIGHT = 0.75  # the same of an alarm of a single row that hardly reaches its threshold
-_AWAITED = 5  # rows after an alarm from which on it may be called slight
-_NAMED = 4.0  # the same of a window that the user names
-_KNOWN = 0.5  # share of the variance of a root's news that is its own, below which it is outside what was learned
-_ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
 class RootCauseServer:
@@ -399,7 +393,9 @@ class RootCauseServer:
             deciding(self._with_energy(one, rows.between(at.begin, at.ends[0]), at.detected)).evidence
             for at, one in ((look, answers), (here, found[0]), (later, found[1]))
         )
-        return (here, found[0]) if np.logaddexp(0.0, first + _ALARMED) + second > both else (look, answers)
+        return (
+            (here, found[0]) if np.logaddexp(0.0, first + TUNING.detector_alarmed) + second > both else (look, answers)
+        )
 
     def _with_energy(self, answers, rows, detected):
         """Answers of the shift statistic to some rows, and that of the energy where these explain not everything."""
@@ -429,8 +425,10 @@ class RootCauseServer:
         reached = first_rows(levels > self.levels.thresholds[answer.statistic], begin)
         probability, in_doubt = answer.probability.copy(), False
         if not noticed:
-            slight = incident.is_slight and rows.stop > incident.last + _AWAITED
-            probability *= expit(answer.evidence + (_SLIGHT if slight else _ALARMED))  # nothing happened is a candidate
+            slight = incident.is_slight and rows.stop > incident.last + TUNING.detector_awaited
+            probability *= expit(
+                answer.evidence + (TUNING.detector_slight if slight else TUNING.detector_alarmed)
+            )  # nothing happened is a candidate
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
             if self._curved is not None:
@@ -446,7 +444,7 @@ class RootCauseServer:
         kind = noticed or "undecided"
         if not noticed and (known := since.between(answer.start, incident.last + 1).known(root)) < 1:
             probability *= known
-            kind = OUTSIDE if known < _KNOWN else kind
+            kind = OUTSIDE if known < TUNING.detector_known else kind
         if not noticed and probability[root] >= SURE and self._causes[:, root].any():  # others show what is at fault
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         surprise = np.expm1(since.surprise[:, root] + self._level[root])
@@ -461,7 +459,9 @@ class RootCauseServer:
         since = rows.between(start, rows.stop)
         reached = first_rows(since.levels[:, len(self.statistics)] > self.slow.threshold, start)
         # nothing happened is a candidate
-        probability = lasting.probability * expit(_SLIGHT + np.log(10) * (lasting.largest - self.slow.threshold))
+        probability = lasting.probability * expit(
+            TUNING.detector_slight + np.log(10) * (lasting.largest - self.slow.threshold)
+        )
         probability *= self._certainty(int(probability.argmax()), since.absent)
         kind = lasting.kind if probability.max() >= DECIDED else "undecided"
         return Verdict(start, incident.detected, incident.last, incident.open, SLOW, probability, reached, kind)
@@ -470,7 +470,7 @@ class RootCauseServer:
         """Answer of the energy statistic from the onset its cumulative sum finds on."""
         until = rows.between(rows.first, detected + 1)
         unit = int(until.levels[-1, self.statistics.index("energy")].argmax())
-        start = rows.first + onset(until.surprise[:, unit], _DRIFT)
+        start = rows.first + onset(until.surprise[:, unit], TUNING.detector_drift)
         answer = self.posterior.from_energy(rows.between(start, rows.stop))
         return replace(answer, evidence=answer.evidence - np.log(rows.stop - rows.first))  # of any onset
 
@@ -525,7 +525,7 @@ class RootCauseServer:
             turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))
             answer = replace(answer, probability=turned)
         answer, noticed = revised(answer, rows, rows.first, self.prior)
-        probability = answer.probability * (1.0 if noticed else expit(answer.evidence + _NAMED))
+        probability = answer.probability * (1.0 if noticed else expit(answer.evidence + TUNING.detector_named))
         statistic = answer.statistic
         if lasting is not None and not noticed and lasting.is_surer_than(probability):
             statistic, probability = SLOW, lasting.probability
@@ -540,7 +540,7 @@ class RootCauseServer:
 
     def _certainty(self, root, absent):
         """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
-        return 1 - _ABSENT * absent[:, self._causes[root]].mean(axis=0).max(initial=0.0)
+        return 1 - TUNING.detector_absent * absent[:, self._causes[root]].mean(axis=0).max(initial=0.0)
 
 
 def first_rows(above, begin):

@@ -17,13 +17,9 @@ from ...callers import warn
 from ..joint import JointRecord
 from .inputs import states_of, without_response
 from .operating import FOLLOWED, LOOK, SETTLING, Drifting, Followed
+from .tuning import TUNING
 
-_AWAY = 1e-3  # tail beyond which the first row of a unit is not nominal
-_APART = 0.2  # of the way from the nominal level that may lie between the first and the last rows there
 _LEAST = 3 * FOLLOWED  # rows without an alarm that a plant is learned from: nine memories of the slowest average
-_PER_STATE = 10  # of these for each state
-_OTHERWISE = 2.0  # times more or less surprise than in the nominal record, from which on the plant is another one
-_LEAST_SURPRISE = 1e-3  # over the nominal one, of units that hold still
 
 
 def began_elsewhere(server, rows):
@@ -46,14 +42,14 @@ def _away_at_first(server, scaled):
     spread = server.model.first[:n, :n] + server.model.noise
     x = spread @ scaled
     squares = [x[b] @ np.linalg.solve(spread[b, b], x[b]) for b in server.slices]
-    return np.array(squares) > chi2.isf(_AWAY, server.state_dims)
+    return np.array(squares) > chi2.isf(TUNING.elsewhere_away, server.state_dims)
 
 
 def _is_there_at_once(server, rows):
     """Whether the first rows are at the level of the last ones already, as those of a fault that spreads are not."""
     first, last = rows.errors[1:LOOK].mean(axis=0), rows.errors[-SETTLING:].mean(axis=0)  # nothing predicts row 0
     apart, moved = server.monitor.energy.own(np.array([first - last, last])).sum(axis=1)
-    return bool(apart <= _APART**2 * moved)
+    return bool(apart <= TUNING.elsewhere_apart**2 * moved)
 
 
 def gather(server, new, messages, state):
@@ -69,11 +65,11 @@ def gather(server, new, messages, state):
     if state.position % FOLLOWED:
         return
     n_rows = sum(len(one[server.names[0]].z) for one in state.to_learn)
-    if n_rows >= max(_LEAST, _PER_STATE * int(server.state_dims.sum())):
+    if n_rows >= max(_LEAST, TUNING.elsewhere_per_state * int(server.state_dims.sum())):
         together = {name: _joined([part[name] for part in state.to_learn]) for name in server.names}
         state.to_learn = None
         surprise = _surprise_there(server, together, state)
-        if (np.maximum(surprise, 1 / surprise) > _OTHERWISE).any():
+        if (np.maximum(surprise, 1 / surprise) > TUNING.elsewhere_otherwise).any():
             _go_on_with(_learned(server, together, surprise), together, state)
 
 
@@ -93,7 +89,9 @@ def _surprise_there(server, messages, state):
     """Surprises of all units at another operating point over those in the nominal record, (n_units,)."""
     rows = server.evidence(messages, type(state)(point=server.nominal_point))
     errors = rows.errors[1:] - rows.errors[1:].mean(axis=0)
-    return np.maximum(server.monitor.energy.own(errors).mean(axis=0) / server.state_dims, _LEAST_SURPRISE)
+    return np.maximum(
+        server.monitor.energy.own(errors).mean(axis=0) / server.state_dims, TUNING.elsewhere_least_surprise
+    )
 
 
 def _learned(server, messages, surprise):

@@ -10,23 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-_BEFORE, _AFTER = 2, 10  # rows around the alarm in which a jump may begin
+from .tuning import TUNING
+
 _MARGIN = math.log(2)  # beyond the largest nominal surprise, and beyond all other units
-_ROOT = 0.98  # share of jumps that begin in the root
-_SHARED = 0.15  # of the innovations, from which on a fault may reach other units within a row
 
 CHANGED, HELD, ALL_HELD = 1, 2, 4  # bits of an event
 HOLDING = ("sensor held", "unit held")  # kinds of faults that are there while their unit notices them
 LOUD = 2.0  # alarm level over threshold while something is noticed
-_SURE = 0.98  # probability that the unit that notices something first is the root
-_LATE = 0.3  # the same of a constant that changes after the fault was seen elsewhere
-_SOON = 5  # rows after an alarm in which an event still belongs to its beginning
-_FADES = 1.0  # per row by which a unit notices something later than the first, in log probability
 
-_LOUD = 6.0  # times the usual surprise that a wrong row has at least
-_REST = 0.2  # of its surprise that all other rows may have above the usual, together
-_SCATTER = 1.5  # of the sum of the usual surprise of so many rows, over their square root
-_APART = 8.0  # times the usual distance of what a unit's sensors show beside its states
 
 # -- rows ------------------------------------------------------------------------------------------------
 
@@ -137,16 +128,18 @@ class OnsetRule:
     def learn(cls, given, usual, prior, shared):
         """From nominal surprises given the other units, by segment, their mean, and shared innovations."""
         largest = np.max([part.max(axis=0) for part in given], axis=0)
-        return cls(np.log1p(largest / usual), prior, bool(np.mean(shared) > _SHARED))
+        return cls(np.log1p(largest / usual), prior, bool(np.mean(shared) > TUNING.evidence_shared))
 
     def revised(self, answer, rows, detected):
         """The answer to an incident given the jump that it may begin with, from the rows around its alarm."""
-        rows = rows.between(max(detected - _BEFORE, rows.first), min(detected + _AFTER, rows.stop))
+        rows = rows.between(
+            max(detected - TUNING.evidence_before, rows.first), min(detected + TUNING.evidence_after, rows.stop)
+        )
         found = self._jump(rows.given_others)
         if found is None or self.prior[found[1]] == 0.0:
             return answer
         row, unit = found
-        here, others = _ROOT * self.prior[unit], (1 - _ROOT) * (1 - self.prior[unit])
+        here, others = TUNING.evidence_root * self.prior[unit], (1 - TUNING.evidence_root) * (1 - self.prior[unit])
         share = here / (here + others / max(len(self.prior) - 1, 1))
         probability = (1 - share) * answer.probability
         probability[unit] += share
@@ -197,12 +190,12 @@ def revised(answer, rows, detected, prior):
         return answer, ""
     first = np.where(there.any(axis=0), there.argmax(axis=0), len(there))
     begins = int(first.min())
-    weights = prior * np.exp(-_FADES * np.minimum(first - begins, 50)) * (first < len(there))
+    weights = prior * np.exp(-TUNING.evidence_fades * np.minimum(first - begins, 50)) * (first < len(there))
     if not weights.any():
         return answer, ""
     codes = np.bitwise_or.reduce(rows.events[:, first == begins].ravel())
-    late = rows.first + begins > detected + _SOON and not codes & (HELD | ALL_HELD)
-    sure = _LATE if late else _SURE
+    late = rows.first + begins > detected + TUNING.evidence_soon and not codes & (HELD | ALL_HELD)
+    sure = TUNING.evidence_late if late else TUNING.evidence_sure
     probability = (1 - sure) * answer.probability + sure * weights / weights.sum()
     start = min(answer.start, rows.first + begins) if late else min(rows.first + begins, detected)
     return replace(answer, probability=probability, start=start), "" if late else kind_of(int(codes))
@@ -229,7 +222,9 @@ def is_glitch(surprise, outside):
     top = int(above.argmax())
     event = above[top : top + 2].sum()
     rest = surprise.sum() - len(surprise) - event
-    if surprise[top] < _LOUD or rest > max(_REST * event, _SCATTER * np.sqrt(len(surprise))):
+    if surprise[top] < TUNING.evidence_loud or rest > max(
+        TUNING.evidence_rest * event, TUNING.evidence_scatter * np.sqrt(len(surprise))
+    ):
         return False
     back = above[top + 1] if top + 1 < len(above) else 0.0
-    return bool(outside[top] > _APART or back > _LOUD)
+    return bool(outside[top] > TUNING.evidence_apart or back > TUNING.evidence_loud)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from .posterior import SURE
 from .thresholds import GAP, alarm_runs
+from .tuning import TUNING
 
 LOOKBACK = 100  # steps before the alarm in which the onset is looked for
 HORIZON = 80  # steps after the alarm until which an answer is revised
@@ -19,9 +20,6 @@ SWITCH = "switch"  # kind of what was an alarm until it was found to lead to ano
 OUTSIDE = "outside what was learned"  # kind of what states did where curves of the nominal record do not reach
 NO_FAULT = ("drift", SWITCH)  # kinds whose rows are none of a fault
 DECIDED = 0.5  # probability from which a root is named
-_HARDLY = 1.2  # times a threshold that false alarms of a budget seldom reach
-_AS_SURE = 1e-6  # of a probability, by which one is not larger than another: those near one differ by rounding
-_STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind"]
 _COLUMNS += ["repeats", "status"]
 _EMPTY = pd.DataFrame([(0, 0, np.nan, "", 0.0, 0.0, [], [], "", [], "")], columns=pd.Index(_COLUMNS))[:0]  # typed
@@ -92,7 +90,7 @@ class Incident:
     @property
     def is_slight(self):
         """Whether it is as the false alarms of a budget mostly are: of a single row, hardly above its threshold."""
-        return self.last == self.detected and self.peak < _HARDLY
+        return self.last == self.detected and self.peak < TUNING.incidents_hardly
 
 
 def follow(incidents, above, begin, starts=None):
@@ -105,7 +103,7 @@ def follow(incidents, above, begin, starts=None):
         if incidents and incidents[-1].open:
             before = incidents[-1]
             apart = begin + i - before.last
-            is_new = above[i] > before.peak + _STEP and (starts is None or starts[i])
+            is_new = above[i] > before.peak + TUNING.incidents_step and (starts is None or starts[i])
             if apart == 1 or (apart <= GAP and not is_new):
                 before.last, before.peak = begin + j, max(before.peak, float(above[i : j + 1].max()))
                 continue
@@ -236,7 +234,7 @@ def fault_row(fault, names, offset=0, index=None, over=frozenset()):
     """One row of the table for all verdicts on the same fault: the surest names it, the first says when it began."""
     first, *later = fault
     named = first.doubted and first.probability.max() >= DECIDED
-    surest = max(one.probability.max() for one in fault) - _AS_SURE
+    surest = max(one.probability.max() for one in fault) - TUNING.incidents_as_sure
     best = first if named else next(one for one in fault if one.probability.max() >= surest)
     if best is not first:
         where = {name: getattr(first, name) for name in ("start", "detected", "last", "open", "end", "settled")}

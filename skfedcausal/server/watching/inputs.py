@@ -20,21 +20,14 @@ from ...statespace.kalman import Recurrence
 from ...statespace.matrices import cap_radius
 from .nominal import off_subspace, quadratic_scale
 from .thresholds import RATES, ewma
+from .tuning import TUNING
 
 LEARNED = 130  # rows after a move to an unknown level of the inputs before the plant is judged there
 FORESEEN = 30  # rows after which it is judged there already if it does what the response lets expect
 _RATES = (0.4, 0.1, 0.03)  # of the averages
 _RIDGE = 1e-4  # share of the mean square of a filtered input
-_JITTER = 1e-9  # the same of a regressor, in how well coefficients are known
-_UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
-_FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
 _LARGE = 0.01  # share of the largest mean square of a unit's states, from which on another counts; least variance
-_MOST_MODES = 8  # different rows of inputs that are modes, else they are quantities
 _SETTLED = 40  # rows after a switch before a mode is learned from
-_LEAST_KEPT = 0.5  # share of the variance of averages that a fit leaves at least
-_FARTHEST = 1.0  # times half the range of an input in the nominal record, beyond which being farther out says no more
-_LITTLE = 0.01  # of these that is nothing
-_RADIUS = 0.999  # largest spectral radius of the response
 
 
 class InputState(NamedTuple):
@@ -168,7 +161,7 @@ class InputResponse:
         moved = np.column_stack([past[:, :-1], F])
         moved -= moved.mean(axis=0)
         known, modes = _inverse(moved.T @ moved), _few(u)
-        return replace(bare, B=cap_radius(B, _RADIUS), G=G, known=known, modes=modes)
+        return replace(bare, B=cap_radius(B, TUNING.inputs_radius), G=G, known=known, modes=modes)
 
     def filtered(self, u, state):
         """F of the next rows of an episode, (n_rows, k filters), and the inputs and averages after them."""
@@ -233,7 +226,7 @@ class InputResponse:
         Weisberg 1982, Residuals and Influence in Regression, section 2.2).
         """
         taken = np.concatenate([part.doubt for part in parts]).mean(axis=0) - 1
-        return replace(self, kept=np.maximum(1 - taken, _LEAST_KEPT))
+        return replace(self, kept=np.maximum(1 - taken, TUNING.inputs_least_kept))
 
     def _beyond(self, u, before, level):
         """How far inputs are `beyond` their ranges, after a row with `before`; a level is none where it was learned."""
@@ -243,8 +236,8 @@ class InputResponse:
             low, high = np.minimum(low, level.inputs), np.maximum(high, level.inputs)
         out = np.maximum(low - u, u - high)
         out = np.where(out > 1e-9 * np.maximum(np.abs(low), np.abs(high)), out, 0.0)
-        far = np.divide(out, half, out=np.where(out > 0, _FARTHEST, 0.0), where=half > 0)
-        return _forgotten(np.minimum(far.max(axis=1), _FARTHEST), before)
+        far = np.divide(out, half, out=np.where(out > 0, TUNING.inputs_farthest, 0.0), where=half > 0)
+        return _forgotten(np.minimum(far.max(axis=1), TUNING.inputs_farthest), before)
 
     @cached_property
     def _gain(self):
@@ -262,9 +255,9 @@ class InputResponse:
         away = (rows if level is None else rows - level.regressors)[:, n : n + k]
         steady = np.hstack([away @ self._gain, np.tile(away, 2 + len(_RATES))])
         beside = np.abs(u - (self.mean if level is None else level.inputs)) - 1e-9 * np.abs(self.mean)
-        further = beside > _FURTHER * self.reach
+        further = beside > TUNING.inputs_further * self.reach
         new = (further & (self.scale == 0)).any(axis=1)
-        doubtful = further.any(axis=1) | (self._leverage(steady) > _UNKNOWN)
+        doubtful = further.any(axis=1) | (self._leverage(steady) > TUNING.inputs_unknown)
         return np.where(new, 2, doubtful)
 
 
@@ -276,22 +269,22 @@ def _forgotten(values, before):
     with np.errstate(divide="ignore"):
         largest = np.maximum.accumulate(np.log(np.append(before, values)) + decay)
     left = np.exp(largest - decay)[1:]
-    return np.where(left > _LITTLE, left, 0.0)
+    return np.where(left > TUNING.inputs_little, left, 0.0)
 
 
 def _few(u):
     """Different rows of inputs and how often they came, where they are few."""
-    if len(np.unique(u[:200], axis=0)) > _MOST_MODES:
+    if len(np.unique(u[:200], axis=0)) > TUNING.inputs_most_modes:
         return ()
     rows, counts = np.unique(u, axis=0, return_counts=True)
-    return (rows, counts) if 1 < len(rows) <= _MOST_MODES else ()
+    return (rows, counts) if 1 < len(rows) <= TUNING.inputs_most_modes else ()
 
 
 def _inverse(information):
     """Inverse of an information matrix whose regressors may determine each other, or not move at all."""
     scale = np.sqrt(np.diag(information))
     scale[scale == 0] = 1.0
-    scaled = information / np.outer(scale, scale) + _JITTER * np.eye(len(scale))
+    scaled = information / np.outer(scale, scale) + TUNING.inputs_jitter * np.eye(len(scale))
     return np.linalg.inv(scaled) / np.outer(scale, scale)
 
 

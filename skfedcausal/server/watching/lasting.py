@@ -14,18 +14,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from ...statespace.detection.energy import block_diagonal, block_sums
 from .rarity import ABSENT, NOTHING
+from .tuning import TUNING
 
 CLOCKS = (16, 48, 96)  # rows of the windows
 LAGS = 4  # of a unit's own past in its news
-_LAGS_OF_OTHERS = 2
 _RIDGES = 1e-3, 1e-2  # of the news on the own past, and given the others
-_FAR, _LOUDEST = 30.0, 6.0  # standard deviations at which states, and news in spreads, are cut off
 _TAILS = 0.02, 0.98  # quantiles at which nominal values are cut off: a start-up must not widen every scale
 SAMPLED = 5000  # rows that quantiles are found from
-_SCORES = 8  # leading ones of the other units' means that a unit's means are compared with, at most
-_WINDOWS_EACH = 8  # that a score takes
-_QUIETEST = 1e-4  # mean square of news that is as good as none
-_NEAREST = 0.1  # of a usual distance, below which it does not matter how near sensors are
 _RIDGE = 0.02  # of variances of means
 N_SERIES = 5  # that are summed: states, two kinds of news, squares of these
 
@@ -85,9 +80,9 @@ class Coordinates:
 
     def of(self, x, distance):
         """Values of rows, (n_rows, n)."""
-        off = np.log(distance[:, self.outside] / self.usual + _NEAREST)
+        off = np.log(distance[:, self.outside] / self.usual + TUNING.lasting_nearest)
         values = np.hstack([x, off])[:, self.order]
-        return np.clip((values - self.centre) / self.scale, -_FAR, _FAR)
+        return np.clip((values - self.centre) / self.scale, -TUNING.lasting_far, TUNING.lasting_far)
 
     def there(self, present):
         """Which values are there, (n_rows, n), of units that are, (n_rows, n_units)."""
@@ -114,7 +109,7 @@ class News:
         n = products.shape[1]
         place = np.arange(LAGS * n).reshape(LAGS, n)
         found = []
-        for ridge, others in zip(_RIDGES, (0, _LAGS_OF_OTHERS), strict=True):
+        for ridge, others in zip(_RIDGES, (0, TUNING.lasting_lags_of_others), strict=True):
             B = np.zeros((LAGS * n, n))
             for b in slices:
                 used = np.union1d(place[:, b], place[:others])
@@ -128,7 +123,7 @@ class News:
     def series(self, lagged, states):
         """What is summed of each row, (n_rows, N_SERIES, n)."""
         news = [(states - lagged @ B) / size for B, size in zip(self.coefficients, self.size, strict=True)]
-        squares = [np.clip(e, -_LOUDEST, _LOUDEST) ** 2 for e in news]
+        squares = [np.clip(e, -TUNING.lasting_loudest, TUNING.lasting_loudest) ** 2 for e in news]
         return np.stack([states, *news, *squares], axis=1)
 
 
@@ -224,7 +219,7 @@ class Window:
 
 def _loudness(squares, sums):
     """Logarithm of mean squares of each state, and its mean over those of each unit, (n_pieces, n + n_units)."""
-    log = np.log(squares + _QUIETEST)
+    log = np.log(squares + TUNING.lasting_quietest)
     return np.hstack([log, log @ (sums / sums.sum(axis=0))])
 
 
@@ -236,7 +231,7 @@ def _given_others(means, slices, n_windows):
         other = np.setdiff1d(np.arange(n), np.arange(n)[b])
         if not len(other):
             continue
-        n_scores = int(np.clip(n_windows / _WINDOWS_EACH, 1, min(_SCORES, len(other))))
+        n_scores = int(np.clip(n_windows / TUNING.lasting_windows_each, 1, min(TUNING.lasting_scores, len(other))))
         values, vectors = np.linalg.eigh(G[np.ix_(other, other)])
         P, values = vectors[:, -n_scores:], values[-n_scores:]
         found[other, b] = P @ (P.T @ G[other, b] / ((1 + _RIDGES[1]) * values + 1e-9)[:, None])

@@ -34,11 +34,7 @@ from .neighbourhood import LocalLevel, LocalPosterior, Neighbourhoods
 from .nominal import direct_causes, inverse_root, usual_windows
 from .operating import Level
 from .posterior import RootPosterior
-
-_FLOOR = 0.01  # share of each state's variance added to the innovation covariance
-_HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
-_ALIKE = 1e-6  # ratio of units of measurement that one rank of all states bears
-_LEAST_WORK = 0.04  # share of the work of a fit that a plant without a part of the record may take in any case
+from .tuning import TUNING
 
 
 class HeldOut(NamedTuple):
@@ -119,7 +115,9 @@ def learned_plant(plant, rows, slices, *, in_blocks=True):
 
 def _energy(errors, rows, slices):
     """Energy of errors held out, (n_rows, n), whose covariance has a floor."""
-    return ConditionalEnergy(errors.T @ errors / len(errors) + _FLOOR * np.diag(rows.x.var(axis=0)), slices)
+    return ConditionalEnergy(
+        errors.T @ errors / len(errors) + TUNING.learning_floor * np.diag(rows.x.var(axis=0)), slices
+    )
 
 
 def _surprises(energy, errors, rows):
@@ -178,7 +176,7 @@ def held_out_models(rows, support):
         series = series - level
         moments = TransitionMoments.from_sums(lag_covariances(series, range(3), starts), series, starts)
         A, Q = moment_start(moments, N)
-        A, Q = expectation_maximisation(series, N, A, (Q + Q.T) / 2, starts, _HELD_OUT_STEPS, support)
+        A, Q = expectation_maximisation(series, N, A, (Q + Q.T) / 2, starts, TUNING.learning_held_out_steps, support)
         model = InnovationModel(A, Q, rows.J)
         yield HeldOut(model, model.filtered((rows.x[start:stop] - level) @ rows.J)[0][1:])
 
@@ -186,7 +184,7 @@ def held_out_models(rows, support):
 def _noise_of(J):
     """Noise of states that information J sees, of units of measurement however different."""
     scale = np.sqrt(np.diag(J))
-    if scale.min() > _ALIKE * scale.max():
+    if scale.min() > TUNING.learning_alike * scale.max():
         return np.linalg.pinv(J, hermitian=True)
     return np.linalg.inv(J / np.outer(scale, scale)) / np.outer(scale, scale)
 
@@ -212,7 +210,7 @@ def learned_by_refits(plant, rows, slices):
 
 def refitted(plant, rows, slices):
     """Each fold under the plant that its server learns from all others, a :class:`HeldOut`."""
-    max_time = max(plant.work_left / len(rows.folds), _LEAST_WORK * plant.max_time)
+    max_time = max(plant.work_left / len(rows.folds), TUNING.learning_least_work * plant.max_time)
     for k, (start, stop) in enumerate(rows.folds):
         parts = [rows.x[i:j] for m, (i, j) in enumerate(rows.folds) if m != k]
         lengths = tuple(len(part) for part in parts)
@@ -241,7 +239,9 @@ def learned_in_blocks(matrices, rows, slices):
     scaled, predicted = model.filtered(x @ model.J, rows.starts)
     errors = rows.held_out(x - predicted)
     e = np.concatenate(errors)
-    energy = OwnEnergy([e[:, b].T @ e[:, b] / len(e) + _FLOOR * np.diag(e[:, b].var(axis=0)) for b in slices])
+    energy = OwnEnergy(
+        [e[:, b].T @ e[:, b] / len(e) + TUNING.learning_floor * np.diag(e[:, b].var(axis=0)) for b in slices]
+    )
     own, given = _surprises(energy, errors, rows)
     held_out = [HeldOut(model, u, e) for u, e in zip(rows.held_out(scaled), errors, strict=True)]
     scaled, predicted = model.filtered(rows.x @ model.J, rows.starts)

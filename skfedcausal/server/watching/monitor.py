@@ -30,11 +30,9 @@ from ...statespace.kalman import Recurrence
 from ...statespace.matrices import floor_eigenvalues, sparse_diagonal
 from ...statespace.observation import is_regular
 from ..lagged.gaps import RowStep
+from .tuning import TUNING
 
 _SETTLED = 1e-10  # relative change of the predicted covariance from which on it is the steady one
-_STEP_BYTES = 1 << 26  # of the covariances of the first rows that are kept
-_LEAST = 1e-4  # share of a column's largest element below which a response is none
-_LEAST_INFORMATION = 1e-3  # share of the nominal one from which on a unit counts as there
 
 # -- what rows show --------------------------------------------------------------------------------------
 
@@ -134,7 +132,7 @@ def _same(J, nominal):
 def _informative(J, nominal):
     """Whether measurements say a fair share of their nominal information about every state."""
     root = np.linalg.cholesky(np.linalg.pinv(nominal, hermitian=True) + 1e-12 * np.eye(len(J)))
-    return bool(np.linalg.eigvalsh(root.T @ J @ root)[0] > _LEAST_INFORMATION)
+    return bool(np.linalg.eigvalsh(root.T @ J @ root)[0] > TUNING.monitor_least_information)
 
 
 # -- models ----------------------------------------------------------------------------------------------
@@ -230,7 +228,7 @@ class PlantModel(InnovationModel):
         """Steps of the first rows of an episode, until the covariance is steady or too many to be kept."""
         steps: list[RowStep] = []
         P = self.first
-        while not self._is_steady(P) and len(steps) < _STEP_BYTES // (24 * P.size):
+        while not self._is_steady(P) and len(steps) < TUNING.monitor_step_bytes // (24 * P.size):
             steps.append(RowStep(self, P, self.J))
             P = steps[-1].following(self)
         return steps
@@ -297,7 +295,7 @@ class BlockModel:
 
 def _without_small(matrix):
     """A matrix as a sparse one of the elements that are some share of the largest of their column."""
-    return csr_array(np.where(np.abs(matrix) > _LEAST * np.abs(matrix).max(axis=0), matrix, 0.0))
+    return csr_array(np.where(np.abs(matrix) > TUNING.monitor_least * np.abs(matrix).max(axis=0), matrix, 0.0))
 
 
 # -- surprises -------------------------------------------------------------------------------------------

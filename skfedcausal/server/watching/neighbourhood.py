@@ -16,12 +16,7 @@ from .incidents import HORIZON, LOOKBACK
 from .nominal import inverse_root
 from .operating import Level
 from .posterior import RootPosterior
-
-_CORE, _MOST = 6, 16  # units in alarm that are judged, and with their neighbours
-_PROBED = 12  # places of the plant whose nominal windows show how far these stray
-_KNOWN = 32  # neighbourhoods whose posteriors are kept
-_ALIKE = 1e-3  # tail beyond which the mean of some rows is not of an operating point
-_MOVED = 1e-3  # of a unit's level that is taken to have moved
+from .tuning import TUNING
 
 
 class Part(NamedTuple):
@@ -48,11 +43,11 @@ class Neighbourhoods:
 
     def around(self, core):
         """Units with all that act on them and the strongest of their other neighbours, in their order."""
-        return tuple(sorted(with_halo(list(core), self._near, self._causes, _MOST)))
+        return tuple(sorted(with_halo(list(core), self._near, self._causes, TUNING.neighbourhood_most)))
 
     def all_over(self):
         """Neighbourhoods all over the plant."""
-        units = np.unique(np.linspace(0, len(self.slices) - 1, _PROBED).astype(int))
+        units = np.unique(np.linspace(0, len(self.slices) - 1, TUNING.neighbourhood_probed).astype(int))
         return [self.around([unit]) for unit in units.tolist()]
 
     def part(self, units):
@@ -79,7 +74,7 @@ class LocalPosterior:
     def _posterior(self, units):
         """A :class:`Part` of the plant, and the posterior over its units alone."""
         if units not in self._known:
-            if len(self._known) == _KNOWN:
+            if len(self._known) == TUNING.neighbourhood_known:
                 del self._known[next(iter(self._known))]
             part, whole = self._places.part(units), self.nominal
             leverage = inverse_root(self._spread[np.ix_(part.states, part.states)])
@@ -93,7 +88,7 @@ class LocalPosterior:
     def _of(self, rows):
         """Part and posterior of the alarms in some rows, and their evidence about it."""
         highest = np.maximum.reduce([rows.levels[:, k].max(axis=0) / limit for k, limit in enumerate(self._limits)])
-        core = np.argsort(-highest, kind="stable")[:_CORE]
+        core = np.argsort(-highest, kind="stable")[: TUNING.neighbourhood_core]
         core = core[highest[core] > min(1.0, highest.max())] if highest.max() > 1 else core[:1]
         part, posterior = self._posterior(self._places.around(sorted(core.tolist())))
         return part, posterior, rows.of_units(part.units, part.states, part.model.weight)
@@ -150,9 +145,9 @@ class LocalLevel(Level):
     def is_at(self, mean, n_rows):
         """Whether the mean of some rows is that of an operating point of mean zero."""
         square = n_rows * self._energy.own(mean[None])[0]
-        return bool((square <= self._slow * chi2.isf(_ALIKE / len(square), self.dims)).all())
+        return bool((square <= self._slow * chi2.isf(TUNING.neighbourhood_alike / len(square), self.dims)).all())
 
     def ahead(self, rows, level, most=np.inf):
         """Log likelihood of rows at a level over that at zero, of the units whose level has moved."""
-        moved = len(rows) * self._energy.own(level[None])[0] > chi2.isf(_MOVED, self.dims)
+        moved = len(rows) * self._energy.own(level[None])[0] > chi2.isf(TUNING.neighbourhood_moved, self.dims)
         return super().ahead(rows, np.where(moved.repeat(self.dims), level, 0.0), most)

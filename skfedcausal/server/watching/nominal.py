@@ -18,16 +18,9 @@ from ...statespace.episodes import episodes, inner_rows
 from ...statespace.matrices import eigen_root, floor_eigenvalues
 from ...statespace.simulation import simulated_information, simulated_states
 from .thresholds import alarm_runs
+from .tuning import TUNING
 
 LEAST_ATTENDED = 0.2  # share of the rows with all units for these to be learned from alone
-_N_FOLDS = 4
-_MOST_ABSENT = 0.5  # share of the nominal rows in which a unit may be absent
-_MOST_GAPS = 8  # segments without some unit that are cut out of the nominal record
-_LEAST_RUN = 4  # rows after the first that a segment must have to learn from it
-_MIN_ROWS = 4
-_CURVED_ROWS = 30.0  # of a squared correlation, over the rows, that chance has nowhere
-_TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
-_REWEIGHTINGS = 3
 
 
 class NominalRows(NamedTuple):
@@ -72,7 +65,7 @@ def attended_rows(record):
     rows, starts, n_rows = [np.arange(0)], [], 0
     for start, stop in episodes(record.starts, record.n_samples):
         for first, last in alarm_runs(there[start:stop], 1):
-            if last - first >= _LEAST_RUN:
+            if last - first >= TUNING.nominal_least_run:
                 starts.append(n_rows)
                 rows.append(np.arange(start + first, start + last + 1))
                 n_rows += last + 1 - first
@@ -86,13 +79,13 @@ def rows_to_learn_from(record):
     """
     for name, part in zip(record.names, record.parts, strict=True):
         share = 0.0 if part.is_constant else 1 - np.mean(part.determined_rows)
-        if share > _MOST_ABSENT:
+        if share > TUNING.nominal_most_absent:
             found = (
                 f"Unit {name!r} is absent in {100 * share:.0f} % of the nominal rows, too many to tell what is usual"
             )
             raise ValueError(f"{found} there. Give rows in which its sensors are there, or leave the unit out.")
     rows, starts = attended_rows(record)
-    scattered = len(starts) > len(record.starts) + _MOST_GAPS
+    scattered = len(starts) > len(record.starts) + TUNING.nominal_most_gaps
     if scattered or len(rows) < LEAST_ATTENDED * record.n_samples:
         return np.arange(record.n_samples), record.starts
     return rows, starts
@@ -100,10 +93,10 @@ def rows_to_learn_from(record):
 
 def held_out_folds(starts, n_samples):
     """(start, stop) of segments of similar length, two at least, that no episode border crosses."""
-    if n_samples < _MIN_ROWS:
-        needs = f"setting thresholds on rows held out needs at least {_MIN_ROWS}"
+    if n_samples < TUNING.nominal_min_rows:
+        needs = f"setting thresholds on rows held out needs at least {TUNING.nominal_min_rows}"
         raise ValueError(f"Got {n_samples} rows of nominal operation; {needs}.")
-    wanted = n_samples / _N_FOLDS
+    wanted = n_samples / TUNING.nominal_n_folds
     folds = []
     for start, stop in episodes(starts, n_samples):
         bounds = np.linspace(start, stop, max(1, round((stop - start) / wanted)) + 1).astype(int).tolist()
@@ -239,7 +232,7 @@ def curved_causes(x, starts, slices, least=0.02):
     n = x.shape[1]
     shares = np.nan_to_num(np.corrcoef(left.T)[:n, n:] ** 2)
     shares = np.array([[shares[a, b].max() for b in slices] for a in slices])
-    return by_way_of_others(shares > least + _CURVED_ROWS / len(rows))
+    return by_way_of_others(shares > least + TUNING.nominal_curved_rows / len(rows))
 
 
 def by_way_of_others(causes):
@@ -261,10 +254,15 @@ def usual_windows(held_out, slices, horizon, least):
             window = scaled[first : first + horizon]
             squares.append(((window @ model.whitening) ** 2).mean())
             b = step_scores(model, window)[:1]
-            ratios += [likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices]
+            ratios += [
+                likelihood_ratios(b, information, s)[0] / chi2.isf(TUNING.nominal_tail, s.stop - s.start)
+                for s in slices
+            ]
     if not squares:
         return 1.0, least
-    return float(np.quantile(squares, 1 - _TAIL)), max(float(np.quantile(ratios, 1 - _TAIL)), least)
+    return float(np.quantile(squares, 1 - TUNING.nominal_tail)), max(
+        float(np.quantile(ratios, 1 - TUNING.nominal_tail)), least
+    )
 
 
 def scale_dispersion(series, dof, horizon):
@@ -277,7 +275,11 @@ def scale_dispersion(series, dof, horizon):
         for first in range(0, len(rows) - horizon + 1, horizon // 2):
             excess = np.maximum(rows[first : first + horizon].mean(axis=0), 1e-300)
             found += (horizon * dof * (excess - 1 - np.log(excess)))[dof > 0].tolist()
-    return max(float(np.quantile(found, 1 - _TAIL)) / chi2.isf(_TAIL, 1), 1.0) if found else 1.0
+    return (
+        max(float(np.quantile(found, 1 - TUNING.nominal_tail)) / chi2.isf(TUNING.nominal_tail, 1), 1.0)
+        if found
+        else 1.0
+    )
 
 
 class OffSubspace:
@@ -309,7 +311,7 @@ def quadratic_scale(x, g):
     i, j = np.triu_indices(x.shape[1])
     terms = np.column_stack([np.ones(len(x)), x[:, i] * x[:, j]])
     expected = np.full(len(x), g.mean())
-    for _ in range(_REWEIGHTINGS):
+    for _ in range(TUNING.nominal_reweightings):
         coefficients = np.linalg.lstsq(terms / expected[:, None], g / expected, rcond=None)[0]
         B = np.zeros((x.shape[1],) * 2)
         B[i, j] = coefficients[1:] / 2

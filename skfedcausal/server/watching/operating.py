@@ -13,26 +13,17 @@ import numpy as np
 from scipy.stats import chi2, f
 
 from .posterior import log_scale_factor
+from .tuning import TUNING
 
 LOOK = 20  # rows between two looks at an open incident
 SETTLING = 60  # last rows of an incident from which its operating point is learned
 FOLLOWED = 120  # rows of which the mean is compared with that of the operating point
 MOST_KNOWN = 4  # operating points that are remembered
-_AVERAGED = 39  # rows in the slowest average
-_ENOUGH = 1000  # rows that an operating point is learned from
 LARGE = 6.0  # surplus of a single row that counts for whether a fault goes on
 CLIPPED = 2.0  # the same of its log likelihood
-_STAYS = 2.0  # of log likelihood that the last rows of an incident are as those before
-_LEAST_ROWS = 10  # to know an operating point again
-_ALIKE = 1e-3  # tail beyond which rows are not of an operating point
-_DRIFTED = 1e-5  # of a mean that is taken for drift
 _GAIN = 0.5  # of a block's mean in the mean that is followed
-_MOVES = 2.0  # from which on `slow` may mean that the level of the nominal record itself moves
-_TOLD = 0.5  # standard deviations of a unit's errors by which its level has moved at least when that is told
-_CHANCE = 0.01  # of a move as far as that by the levels of nominal blocks, where these are few, and of one that moves
 _MEANS = "errors", "scaled", "predicted", "states"
 _CLEARLY = 2.0  # times its expectation that the square of a mean is at least for a share of it to be no chance
-_NATS = 6.0  # of log likelihood that one operating point has to be ahead of another
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +69,7 @@ class OperatingPoint:
     @property
     def spread(self):
         """Standard deviation of a slow average of rows there over that at a point known exactly."""
-        return np.sqrt(1 + _AVERAGED / self.n_rows)
+        return np.sqrt(1 + TUNING.operating_averaged / self.n_rows)
 
     @property
     def level_rows(self):
@@ -88,7 +79,7 @@ class OperatingPoint:
     @property
     def is_new(self):
         """Whether more rows would make it much better known."""
-        return self.n_rows < _ENOUGH
+        return self.n_rows < TUNING.operating_enough
 
     def better_known(self, *means):
         """The operating point with the means of a block of further rows beyond it taken in."""
@@ -126,10 +117,12 @@ class Level:
 
     def __init__(self, energy, slow, n_rows, n_blocks, dims):
         self._energy, self._slow = energy, slow
-        by_chance = dims / FOLLOWED * f.isf(_CHANCE, dims, max(n_blocks - 1, 1))
-        self._told = np.sqrt(np.maximum(_TOLD**2, by_chance))
-        alone = chi2.isf(_CHANCE / max(n_blocks, 1), dims.sum()) / dims.sum()  # the largest of blocks that do not move
-        self._moves = slow > max(_MOVES, alone)
+        by_chance = dims / FOLLOWED * f.isf(TUNING.operating_chance, dims, max(n_blocks - 1, 1))
+        self._told = np.sqrt(np.maximum(TUNING.operating_told**2, by_chance))
+        alone = (
+            chi2.isf(TUNING.operating_chance / max(n_blocks, 1), dims.sum()) / dims.sum()
+        )  # the largest of blocks that do not move
+        self._moves = slow > max(TUNING.operating_moves, alone)
         self._precision = self._precision_of(energy)
         self._known = 1 / n_rows  # variance of the nominal level
 
@@ -153,7 +146,7 @@ class Level:
 
     def drifted(self, mean, n_rows, dims):
         """Whether a followed mean, worth so many rows, is beyond what chance makes of it."""
-        return self.moves or bool((self._squares(mean, n_rows) > chi2.isf(_DRIFTED, dims)).any())
+        return self.moves or bool((self._squares(mean, n_rows) > chi2.isf(TUNING.operating_drifted, dims)).any())
 
     def drifting(self, means, off, n_rows, dims, outside_dims):
         """:class:`Drifting` by followed means, worth so many rows, and off-subspace numbers over usual ones.
@@ -179,7 +172,7 @@ class Level:
 
     def is_at(self, mean, n_rows):
         """Whether the mean of some rows is that of an operating point of mean zero."""
-        return float(n_rows * mean @ self._precision @ mean) <= self._slow * chi2.isf(_ALIKE, len(mean))
+        return float(n_rows * mean @ self._precision @ mean) <= self._slow * chi2.isf(TUNING.operating_alike, len(mean))
 
     def ahead(self, rows, level, most=np.inf):
         """Log likelihood of rows at a level, (n,), over that at zero; no row counts for more than `most`."""
@@ -190,20 +183,20 @@ class Level:
         """Whether the last rows of an incident are as those before them, not as nominal ones."""
         rows = errors[-SETTLING:]
         moved = not self.is_at(rows.mean(axis=0), len(rows))
-        if moved and self.ahead(rows[-LOOK:], rows[:-LOOK].mean(axis=0), CLIPPED) > _STAYS:
+        if moved and self.ahead(rows[-LOOK:], rows[:-LOOK].mean(axis=0), CLIPPED) > TUNING.operating_stays:
             return True
         excess = np.minimum(surplus[-LOOK:], LARGE).mean(axis=0)
-        return bool(log_scale_factor(excess, dims, LOOK).max() > 2 * _STAYS)
+        return bool(log_scale_factor(excess, dims, LOOK).max() > 2 * TUNING.operating_stays)
 
     def known_again(self, errors, present, known):
         """The operating point among those known that the last rows are of, None if of none or the present one."""
-        if len(errors) < _LEAST_ROWS or not known:
+        if len(errors) < TUNING.operating_least_rows or not known:
             return None
         mean = errors.mean(axis=0)
         found: list[tuple] = []
         for point in known:
             away = point.errors - present.errors
-            if self.is_at(mean - away, len(errors)) and self.ahead(errors, away) > _NATS:
+            if self.is_at(mean - away, len(errors)) and self.ahead(errors, away) > TUNING.operating_nats:
                 found.append((self.ahead(errors, away), len(found), point))
         return max(found, key=lambda one: one[:2])[-1] if found else None
 

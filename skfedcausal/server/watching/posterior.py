@@ -22,26 +22,12 @@ from ...statespace.detection.shift import (
     steps_in_turn,
     sums_to_end,
 )
+from .tuning import TUNING
 
 SURE = 0.8  # probability from which a kind of fault is stated, and a change that lasts is a fault for long
-_SHARPNESS = 8.0  # of how often units surprise in the energy posterior, by log loss on simulated faults
-_FAR = 2.0  # times the nominal mean square of the states, from which on errors of the model count
-_MAX_PAIRED = 20  # units up to which two roots at a time are candidates
-_SECOND_ROOT = 0.2  # prior weight of a second root
-_SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the same unit
-_SENSOR_OUTSIDE, _PROCESS_OUTSIDE = 0.9, 0.1  # prior probability that a fault shows off the subspace
-_WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
-_CHANGED = 0.1  # prior weight of changed dynamics of a unit, half of it of its own and half of links into it
 _SHARES = 4.0 ** -np.arange(5)  # of the rows' information in one row's, in the priors of faults of any size
 _SCALES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # by which variances may be larger
-_GROWS = 0.1  # prior probability that a steady fault grows from the first row of a named window on
 _TOGETHER = 16  # windows whose likelihood ratios stay in cache
-_UNKNOWN = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
-_BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
-_UNFORESEEN = 2 / 3  # most certainty in a root that leaves much unexplained where another unit was first, or is one too
-_UPSTREAM = 0.85  # of the probability of a root that is that of one upstream which the model does not know to act on it
-_EARLIER = 0.75  # of the probability of such a root of a named window that is that of the unit in alarm before it
-_LESS = 1e-13  # share by which a unit ranks below another of the same probability
 
 # -- Bayes factors and probabilities ---------------------------------------------------------------------
 
@@ -119,7 +105,7 @@ def inclusion(members, log_weights, alone):
     order = sorted(range(len(shares)), key=lambda m: (-round(100 * shares[m]), -alone[m]))
     last = np.inf
     for m in order:  # each lower than the one before by more than rounding
-        last = probability[m] = min(shares[m], last * (1 - _LESS))
+        last = probability[m] = min(shares[m], last * (1 - TUNING.posterior_less))
     return probability, weights
 
 
@@ -201,10 +187,10 @@ def doubted(probability, first_rows, disturbed):
     root whose alarm comes after that of another unit, or not at all.
     """
     root, earlier = int(probability.argmax()), before_root(probability, first_rows, disturbed)
-    if not earlier.any() and np.count_nonzero(probability >= _BOTH) < 2:
+    if not earlier.any() and np.count_nonzero(probability >= TUNING.posterior_both) < 2:
         return probability, False
-    factor = min(1.0, _UNFORESEEN / max(probability[root], 1e-300))
-    least = (1 - _UNFORESEEN) * probability[root] * earlier / max(np.count_nonzero(earlier), 1)
+    factor = min(1.0, TUNING.posterior_unforeseen / max(probability[root], 1e-300))
+    least = (1 - TUNING.posterior_unforeseen) * probability[root] * earlier / max(np.count_nonzero(earlier), 1)
     return np.maximum(factor * probability, least), True
 
 
@@ -215,8 +201,8 @@ def in_turn_of_alarms(probability, first_rows, disturbed):
         return probability
     first = int(np.where(earlier, first_rows, first_rows.max() + 1).argmin())
     revised = probability.copy()
-    revised[first] = max(probability[first], _EARLIER * probability[root])
-    revised[root] = (1 - _EARLIER) * probability[root]
+    revised[first] = max(probability[first], TUNING.posterior_earlier * probability[root])
+    revised[root] = (1 - TUNING.posterior_earlier) * probability[root]
     return revised
 
 
@@ -233,8 +219,8 @@ def upstream(probability, first_rows, curved, acting):
     if not sources.any():
         return probability
     first, revised = int(np.where(sources, first_rows, first_rows.max() + 1).argmin()), probability.copy()
-    revised[first] = min(1.0, probability[first] + _UPSTREAM * probability[root])
-    revised[root] = (1 - _UPSTREAM) * probability[root]
+    revised[first] = min(1.0, probability[first] + TUNING.posterior_upstream * probability[root])
+    revised[root] = (1 - TUNING.posterior_upstream) * probability[root]
     return revised
 
 
@@ -313,9 +299,9 @@ class RootPosterior:
         self.model, self.slices, self.prior = model, slices, prior
         self.horizon, self.nominal = horizon, nominal
         n_units = len(slices)
-        self._sets = root_sets(n_units, 2 if n_units <= _MAX_PAIRED else 1)
-        log_priors = log_prior_of_sets(self._sets, prior, _SECOND_ROOT)
-        self._log_priors = np.concatenate([log_priors, log_priors[:n_units] + np.log(_SENSOR)])
+        self._sets = root_sets(n_units, 2 if n_units <= TUNING.posterior_max_paired else 1)
+        log_priors = log_prior_of_sets(self._sets, prior, TUNING.posterior_second_root)
+        self._log_priors = np.concatenate([log_priors, log_priors[:n_units] + np.log(TUNING.posterior_sensor)])
         self._log_priors -= log_sum(self._log_priors)
         candidates = [*self._sets, *self._sets[:n_units]]
         self._members = np.array([np.isin(range(n_units), roots) for roots in candidates], dtype=float)
@@ -332,8 +318,12 @@ class RootPosterior:
         both = log_scale_factor(whole, nominal.dims, n_rows)
         factor = np.maximum(inside, both) / nominal.energy
         often = rows.given_others.sum(axis=0) / max(n_rows, self.horizon)
-        logs = factor / self._misfit(rows.predicted, np.maximum(states, whole)) ** 2 + _SHARPNESS * often
-        return replace(self._of_units(factor, _WHATEVER, rows.first), probability=softmax(logs, self.prior))
+        logs = (
+            factor / self._misfit(rows.predicted, np.maximum(states, whole)) ** 2 + TUNING.posterior_sharpness * often
+        )
+        return replace(
+            self._of_units(factor, TUNING.posterior_whatever, rows.first), probability=softmax(logs, self.prior)
+        )
 
     def from_any_energy(self, rows):
         """The same with any variance larger than nominal integrated out, for what is too small to be seen."""
@@ -342,7 +332,7 @@ class RootPosterior:
         tempering = nominal.energy * self._misfit(rows.predicted, np.maximum(states, whole)) ** 2
         moved = [(states, nominal.dims - nominal.outside_dims), (whole, nominal.dims)]
         logs = [log_scale_ratio(*of, n_rows, scale) / tempering for of in moved for scale in _SCALES]
-        return self._of_units(np.logaddexp.reduce(logs) - np.log(len(logs)), _WHATEVER, rows.first)
+        return self._of_units(np.logaddexp.reduce(logs) - np.log(len(logs)), TUNING.posterior_whatever, rows.first)
 
     def from_changes(self, rows):
         """Answer that the dynamics of a unit are others in a window: its own, or the gain of a link into it.
@@ -361,7 +351,7 @@ class RootPosterior:
         scores, information = gain_changes(self.model, u, states, self.slices, seen)
         gains = log_gain_factor(scores / tempering, information / tempering)
         factor = _own_or_link(own, np.where(information > 0, gains, -np.inf))
-        return self._of_units(factor, _CHANGED, rows.first)
+        return self._of_units(factor, TUNING.posterior_changed, rows.first)
 
     def _of_units(self, factors, weight, first):
         """Answer by log Bayes factors of single units, (n_units,), which together have a prior weight beside others."""
@@ -386,7 +376,7 @@ class RootPosterior:
 
     def _far(self, predicted):
         """Mean square of the predicted states over that from which on errors of the model count."""
-        return float(((predicted @ self.nominal.leverage) ** 2).mean()) / _FAR
+        return float(((predicted @ self.nominal.leverage) ** 2).mean()) / TUNING.posterior_far
 
     def is_far(self, rows):
         """Whether states in a window are so far from nominal that errors of the model count."""
@@ -450,8 +440,8 @@ class RootPosterior:
             single = np.r_[:n_units, -n_units:0]
             growing, ramps = self._growing(step, bias, single, shares, tempering[0])
             growing[n_units:] += outside[:, 0]
-            growing += np.log(_GROWS) - top
-            total += np.log1p(-_GROWS)
+            growing += np.log(TUNING.posterior_grows) - top
+            total += np.log1p(-TUNING.posterior_grows)
             if growing.max() > total.max():
                 onset, explained[single] = 0, ramps
             total[single] = np.logaddexp(total[single], growing)
@@ -475,7 +465,7 @@ class RootPosterior:
         The earlier one becomes the likelier; and steps that came one after the other may explain everything.
         """
         first, second = np.argsort(-answer.probability, kind="stable")[:2].tolist() if len(self.slices) > 1 else (0, 0)
-        if answer.probability[second] < _BOTH or first == second:
+        if answer.probability[second] < TUNING.posterior_both or first == second:
             return answer
         ratio, onsets, gain = steps_in_turn(self.model, self.slices, rows.scaled, (first, second))
         if gain < 2 * np.log(len(rows.scaled)):  # of the onset more
@@ -493,7 +483,7 @@ class RootPosterior:
         Its signature is known to a share of itself only, so that a large fault leaves more than a small one.
         """
         white = (window.scaled[onset:] @ self.model.whitening).ravel()
-        rest = float(white @ white - ratio) - _UNKNOWN * float(ratio)
+        rest = float(white @ white - ratio) - TUNING.posterior_unknown * float(ratio)
         nominal = rest <= self.nominal.rest * white.size
         return nominal and self._nothing_else_outside(window.outside[onset:], roots)
 
@@ -519,7 +509,9 @@ class RootPosterior:
         dims = self.nominal.outside_dims / self.nominal.off_subspace
         moved = log_scale_factor(excess, dims[:, None], steps)
         still = np.exp(-moved)  # relative likelihood that nothing moved, at most the root of n_rows + 1
-        sensor, process = (p + (1 - p) * still for p in (_SENSOR_OUTSIDE, _PROCESS_OUTSIDE))
+        sensor, process = (
+            p + (1 - p) * still for p in (TUNING.posterior_sensor_outside, TUNING.posterior_process_outside)
+        )
         return np.log(sensor / process)
 
     def _prepare(self, n_rows):

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_BODY = 0.85  # quantile of the largest values from which on their tail is exponential
-_PRIOR_BLOCKS = 10.0  # weight of the tails of a kind beside the blocks beyond that quantile
-_OUTLIER = 5.0  # times the median excess that a mean excess may be: one start-up is no tail
-_LEAST_TAIL = 0.3  # of a tail, as a share of the distance from the median of the largest values to its beginning
+from .tuning import TUNING
+
 NOTHING, ABSENT = -99.0, -1.0  # statistic of nothing, and its return period
-_TOP, _MIDDLE = -np.log10(1 - _BODY), -np.log10(0.5)
+_TOP, _MIDDLE = -np.log10(1 - TUNING.rarity_body), -np.log10(0.5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +37,16 @@ class ReturnPeriods:
     def learn(cls, maxima, kinds):
         """From largest values in nominal blocks, (n_blocks, n_statistics); `kinds` numbers that of each statistic."""
         maxima = np.sort(maxima, axis=0)
-        first = int(_BODY * len(maxima))
+        first = int(TUNING.rarity_body * len(maxima))
         begin, middle = maxima[first], maxima[len(maxima) // 2]
         body = np.maximum(begin - middle, 0.05 * np.abs(begin) + 1e-6)
         excess = (maxima[first + 1 :] - begin) / body
         mean, median, n = excess.mean(axis=0), np.median(excess, axis=0), len(excess)
-        tail = np.where((median > 0) & (median < 0.2 * mean), np.minimum(mean, _OUTLIER * median), mean)
+        tail = np.where((median > 0) & (median < 0.2 * mean), np.minimum(mean, TUNING.rarity_outlier * median), mean)
         tail = np.where(mean > 0, tail, 1.0)
         usual = np.array([np.median(tail[kinds == kind]) for kind in range(kinds.max() + 1)])[kinds]
-        drawn = (n * tail + _PRIOR_BLOCKS * usual) / (n + _PRIOR_BLOCKS)
-        return cls(begin, body, body * np.maximum(drawn, _LEAST_TAIL))
+        drawn = (n * tail + TUNING.rarity_prior_blocks * usual) / (n + TUNING.rarity_prior_blocks)
+        return cls(begin, body, body * np.maximum(drawn, TUNING.rarity_least_tail))
 
     def of(self, values):
         """log10 of the blocks in which each statistic gets so large once, (n_rows, n_statistics): 0 for the usual.

@@ -24,6 +24,7 @@ from . import lasting
 from .lasting import CLOCKS, GIVEN, KINDS, LAGS, LOUDER, N_KINDS, NEWS, QUIETER, SHIFT, SPREADS, LastingModel, Means
 from .rarity import ABSENT, ReturnPeriods
 from .thresholds import GAP, alarm_runs
+from .tuning import TUNING
 
 
 def _places(*kinds):
@@ -32,31 +33,16 @@ def _places(*kinds):
 
 
 SLOW = "slow"  # name of the statistic
-_SHIFT_OF_WORK = 8 * 3600.0  # seconds
 DAY = max(CLOCKS)  # rows that are looked back at for what stood high before
-_LEAST_DAY, _BEFORE = 48, 24  # rows of it that have to be there, and that may be of the alarm itself
-_FOLDS = 6
-_ROWS_EACH, _LONGEST_PIECE, _MOST_PIECES = 8, 16, 6000  # rows of a piece, more where a record had more pieces
-_LEAST_BLOCKS, _LEAST_BLOCK, _LEAST_DAYS = 60, 16, 10  # blocks of the nominal record, rows of one, longest windows
 _ALARMING = _places(SHIFT, LOUDER, QUIETER, GIVEN)  # news given others say who it is, not that there is something
-_LOUDEST = 1.05  # times its threshold that a level is at most, so that a louder surprise is another incident
-_STOOD, _FREE = 2.0, 1.5  # a kind counts beyond so many times its mean before, less that
-_HIGH_THRESHOLD, _LEAST_THRESHOLD = 12.0, 0.3
-_AT_ONCE = 4096  # rows, a multiple of any piece
 
 _BY_ITSELF = _places(SHIFT, LOUDER, QUIETER)  # readings of a fault: sensors of its unit lie, and others saw nothing
 _QUIETER, _CLEARLY = _places(QUIETER), 4.0  # and the return period from which it is that, whatever else is shown
 # Or its process moved, and others follow.
 _BY_OTHERS = _places(GIVEN, NEWS, lasting.LOUDER_GIVEN, lasting.QUIETER_GIVEN)
-_LEFT = 2.0  # return period, log10, below which nothing is left to be explained
 _PER_LEFT, _PER_OWN = 0.5 * np.log(10), 0.5  # of log probability lost by what is left, gained by what the unit shows
 USUAL = 2.0  # return period of what a unit shows on any day
-_MOST_LEFT, _MOST_OWN = 12.0, 6.0
 WAIT = 32  # rows after an alarm by which its root is told
-_OWN_ROWS = 8  # before an alarm, which may be of what it tells
-_OUTSIDE = 4.5  # what a disturbance that no unit measures leaves, at the same scale
-_SUREST = 0.85  # of a unit: all else may have come in from outside through the first unit that shows it
-_SURE, _NAMED = 0.8, 0.9  # probability from which what lasts names a root, and from which surprises do
 QUIET = "quieter"
 _NAMES = {SHIFT: "level", GIVEN: "level", NEWS: "level", LOUDER: "louder", lasting.LOUDER_GIVEN: "louder"}
 _NAMES |= {QUIETER: QUIET, lasting.QUIETER_GIVEN: QUIET}
@@ -64,7 +50,7 @@ _NAMES |= {QUIETER: QUIET, lasting.QUIETER_GIVEN: QUIET}
 
 def spans_a_shift(period):
     """Whether the longest window does, of rows a `period` apart, a Timedelta or None."""
-    return period is not None and DAY * period.total_seconds() >= _SHIFT_OF_WORK
+    return period is not None and DAY * period.total_seconds() >= TUNING.slow_shift_of_work
 
 
 def share_of_budget(told, is_long):
@@ -107,7 +93,7 @@ class Pulses(NamedTuple):
         for k in np.flatnonzero((levels > threshold).any(axis=1)).tolist():
             over, quiet = levels[k] > threshold, quiet + (k - passed)
             begins = over & (quiet >= GAP // n_rows)
-            told[k] = np.where(begins, np.minimum(levels[k], _LOUDEST * threshold), told[k])
+            told[k] = np.where(begins, np.minimum(levels[k], TUNING.slow_loudest * threshold), told[k])
             quiet, passed = np.where(over, 0, quiet + 1), k + 1
         return told, Pulses(quiet + len(levels) - passed, np.minimum(levels[-1], threshold))
 
@@ -125,7 +111,7 @@ class SlowWatch:
     @classmethod
     def learn(cls, rows, slices, run_length, told=KINDS):
         """From :class:`.nominal.NominalRows`, the kinds `told`; None where rows are too few to tell what is rare."""
-        if sum((stop - start) // DAY for start, stop in episodes(rows.starts, len(rows.x))) < _LEAST_DAYS:
+        if sum((stop - start) // DAY for start, stop in episodes(rows.starts, len(rows.x))) < TUNING.slow_least_days:
             return None
         coordinates = lasting.Coordinates.learn(rows.x, rows.distance, slices)
         learning = _Learning(coordinates.of(rows.x, rows.distance), rows.starts, coordinates.slices, told)
@@ -141,15 +127,15 @@ class SlowWatch:
 
         ABSENT where nothing is known of these, or of that day.
         """
-        last, first = _BEFORE // self.model.n_rows, DAY // self.model.n_rows
+        last, first = TUNING.slow_before // self.model.n_rows, DAY // self.model.n_rows
         empty = np.full((first, *rare.shape[1:]), ABSENT)
         values = np.concatenate([empty if before is None else np.concatenate([empty, before])[-first:], rare])
         day = sliding_window_view(values[: len(values) - last], first - last, axis=0)[: len(rare)]
         there = day > ABSENT
         n_there = there.sum(axis=-1)
         stood = np.where(there, day, 0.0).sum(axis=-1) / np.maximum(n_there, 1)
-        known = (rare > ABSENT) & (self.model.n_rows * n_there >= _LEAST_DAY)
-        return np.where(known, rare - np.maximum(_STOOD * stood - _FREE, 0.0), ABSENT)
+        known = (rare > ABSENT) & (self.model.n_rows * n_there >= TUNING.slow_least_day)
+        return np.where(known, rare - np.maximum(TUNING.slow_stood * stood - TUNING.slow_free, 0.0), ABSENT)
 
     def rows(self, x, distance, present, state, n_known=np.inf):
         """Alarm levels (n_rows, n_units) and return periods (n_rows, N_KINDS, n_units) of the next rows of an episode.
@@ -224,7 +210,9 @@ class SlowRoot(NamedTuple):
 
         Who is quieter surprises others, and is told by what lasts alone.
         """
-        return self.probability.max() >= _SURE and (self.kind == QUIET or probability.max() < _NAMED)
+        return self.probability.max() >= TUNING.slow_sure and (
+            self.kind == QUIET or probability.max() < TUNING.slow_named
+        )
 
 
 def root_of(rare, at, wait, prior):
@@ -234,25 +222,27 @@ def root_of(rare, at, wait, prior):
     sensors lie, and others saw nothing) or given the others (its process moved, and others follow).
     """
     news = rare[at : at + wait + 1].max(axis=0)
-    before = rare[max(at - DAY, 0) : max(at - _OWN_ROWS, 0)]
-    if len(before) >= _LEAST_BLOCK:
-        news = news - np.maximum(before.max(axis=0) - _FREE, 0.0)
+    before = rare[max(at - DAY, 0) : max(at - TUNING.slow_own_rows, 0)]
+    if len(before) >= TUNING.slow_least_block:
+        news = news - np.maximum(before.max(axis=0) - TUNING.slow_free, 0.0)
     left, own = _left_without(news[_BY_ITSELF], news.max()), news[_BY_ITSELF].max(axis=0)
     left_given, own_given = _left_without(news[_BY_OTHERS], news.max()), news[_BY_OTHERS].max(axis=0)
     given = (left_given < left) | ((left_given == left) & (own_given > own))
     left, own = np.where(given, left_given, left), np.where(given, own_given, own)
-    gain = _PER_OWN * np.clip(own - USUAL, 0.0, _MOST_OWN)
-    weight = np.log(np.maximum(prior * len(prior), 1e-300)) - _PER_LEFT * np.minimum(left, _MOST_LEFT) + gain
-    outside = _PER_OWN - _PER_LEFT * _OUTSIDE
+    gain = _PER_OWN * np.clip(own - USUAL, 0.0, TUNING.slow_most_own)
+    weight = np.log(np.maximum(prior * len(prior), 1e-300)) - _PER_LEFT * np.minimum(left, TUNING.slow_most_left) + gain
+    outside = _PER_OWN - _PER_LEFT * TUNING.slow_outside
     odds = np.exp(weight - max(weight.max(), outside))
     probability = odds / (odds.sum() + np.exp(outside - max(weight.max(), outside)))
     unit = int(probability.argmax())
-    quiet, own_kinds = news[_QUIETER, unit].max() > _CLEARLY, news[_BY_ITSELF, unit].max() > _LEFT
+    quiet, own_kinds = news[_QUIETER, unit].max() > _CLEARLY, news[_BY_ITSELF, unit].max() > TUNING.slow_left
     kinds = _QUIETER if quiet else _BY_ITSELF if own_kinds else _BY_OTHERS
     kind = kinds[int(news[kinds, unit].argmax())]
     usual = np.flatnonzero(rare[:at, kind, unit] < USUAL)
     age = at - 1 - int(usual[-1]) if len(usual) else 0
-    return SlowRoot(np.minimum(probability, _SUREST), _NAMES[kind % len(KINDS)], age, float(news[:, unit].max()))
+    return SlowRoot(
+        np.minimum(probability, TUNING.slow_surest), _NAMES[kind % len(KINDS)], age, float(news[:, unit].max())
+    )
 
 
 def _left_without(news, most):
@@ -262,7 +252,7 @@ def _left_without(news, most):
     """
     shown = news.max(axis=0)
     others = np.array([np.delete(shown, unit).max(initial=0.0) for unit in range(len(shown))])
-    return np.maximum(np.where(shown > _LEFT, others, most), _LEFT)
+    return np.maximum(np.where(shown > TUNING.slow_left, others, most), TUNING.slow_left)
 
 
 def _threshold(top, n_rows, wanted):
@@ -270,8 +260,10 @@ def _threshold(top, n_rows, wanted):
 
     Fewer than one alarm is one that comes once in as many records.
     """
-    beyond_usual = np.arange(max(top.max(), _HIGH_THRESHOLD), _HIGH_THRESHOLD, -1.0)  # of a record with upsets
-    tried = np.concatenate([beyond_usual, np.arange(_HIGH_THRESHOLD, _LEAST_THRESHOLD, -0.02)])
+    beyond_usual = np.arange(
+        max(top.max(), TUNING.slow_high_threshold), TUNING.slow_high_threshold, -1.0
+    )  # of a record with upsets
+    tried = np.concatenate([beyond_usual, np.arange(TUNING.slow_high_threshold, TUNING.slow_least_threshold, -0.02)])
     n_alarms = (len(alarm_runs(top > level, DAY // n_rows)) for level in tried)
     beyond = next((k for k, n in enumerate(n_alarms) if n > max(wanted, 1.0)), len(tried))
     return float(tried[max(beyond - 1, 0)] + max(0.0, -np.log10(wanted)))
@@ -282,8 +274,8 @@ class _Learning:
 
     def __init__(self, states, starts, slices, told):
         self.states, self.slices, self.told = states, slices, told
-        self.n_rows = _ROWS_EACH
-        while len(states) > _MOST_PIECES * self.n_rows and self.n_rows < _LONGEST_PIECE:
+        self.n_rows = TUNING.slow_rows_each
+        while len(states) > TUNING.slow_most_pieces * self.n_rows and self.n_rows < TUNING.slow_longest_piece:
             self.n_rows *= 2
         self.rows, self.parts, piece, n_pieces = [], [], np.full(len(states), -1), 0
         for start, stop in episodes(starts, len(states)):
@@ -294,19 +286,19 @@ class _Learning:
                 self.rows.append((start, n))
                 self.parts.append((n_pieces, n_pieces + n))
             n_pieces += n
-        self.fold = np.minimum(np.arange(n_pieces) * _FOLDS // n_pieces, _FOLDS - 1)
+        self.fold = np.minimum(np.arange(n_pieces) * TUNING.slow_folds // n_pieces, TUNING.slow_folds - 1)
         self.of_row = np.append(self.fold, -1)[piece]
 
     @cached_property
     def _by_fold(self):
-        return [self._moments(np.flatnonzero(self.of_row == k)) for k in range(_FOLDS)]
+        return [self._moments(np.flatnonzero(self.of_row == k)) for k in range(TUNING.slow_folds)]
 
     def _moments(self, rows):
         """Moments of lagged states with themselves and with the states, some rows at a time."""
         n = self.states.shape[1]
         squares, products = np.zeros((LAGS * n, LAGS * n)), np.zeros((LAGS * n, n))
-        for first in range(0, len(rows), _AT_ONCE):
-            here = rows[first : first + _AT_ONCE]
+        for first in range(0, len(rows), TUNING.slow_at_once):
+            here = rows[first : first + TUNING.slow_at_once]
             lagged = lasting.lagged_states(self.states, here)
             squares += lagged.T @ lagged
             products += lagged.T @ self.states[here]
@@ -335,8 +327,8 @@ class _Learning:
     def _sums(self, news, start, n, piece=0):
         """Sums over `n` pieces of an episode from one on, and rows in them, some at a time."""
         found, begin, stop = [], start + piece * self.n_rows, start + (piece + n) * self.n_rows
-        for first in range(begin, stop, _AT_ONCE):
-            rows = np.arange(first, min(first + _AT_ONCE, stop))
+        for first in range(begin, stop, TUNING.slow_at_once):
+            rows = np.arange(first, min(first + TUNING.slow_at_once, stop))
             series = news.series(lasting.lagged_states(self.states, rows), self.states[rows])
             series[rows < start + LAGS] = np.nan
             found.append(lasting.piece_sums(series, self.n_rows))
@@ -349,7 +341,7 @@ class _Learning:
         means = self._means([self._sums(news, start, n) for start, n in self.rows])
         model = LastingModel(news, self._windows(means), self.slices, self.n_rows, self.told)
         found = np.empty((len(self.fold), len(model.kinds)), dtype=np.float32)
-        for k in range(_FOLDS):
+        for k in range(TUNING.slow_folds):
             alone = LastingModel(self._news(k), self._windows(means, k), self.slices, self.n_rows)
             for (start, _), (first, last) in zip(self.rows, self.parts, strict=True):
                 here = np.flatnonzero(self.fold[first:last] == k)
@@ -357,11 +349,11 @@ class _Learning:
                     before = min(int(here[0]), DAY // self.n_rows)
                     sums, counts = self._sums(alone.news, start, len(here) + before, int(here[0]) - before)
                     found[first + here] = alone.statistics(sums, counts, before)
-        block = max(_LEAST_BLOCK, min(DAY, len(self.states) // _LEAST_BLOCKS)) // self.n_rows
+        block = max(TUNING.slow_least_block, min(DAY, len(self.states) // TUNING.slow_least_blocks)) // self.n_rows
         n_blocks = len(found) // block
         maxima = found[: n_blocks * block].reshape(n_blocks, block, -1).max(axis=1).astype(float)
         of_block, rare = self.fold[block * np.arange(n_blocks)], np.empty((len(found), N_KINDS, len(self.slices)))
-        for k in range(_FOLDS):
+        for k in range(TUNING.slow_folds):
             tails = ReturnPeriods.learn(maxima[of_block != k], model.kinds)
             rare[self.fold == k] = model.by_kind(tails.of(found[self.fold == k].astype(float)))
         return rare, model, ReturnPeriods.learn(maxima, model.kinds)

@@ -14,12 +14,9 @@ from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Dri
 from .rarity import ABSENT
 from .slow import SLOW, USUAL, strongest
 from .thresholds import GAP
+from .tuning import TUNING
 
 KEPT = LOOKBACK + HORIZON + GAP + 2  # rows that are kept to judge incidents by
-_SHARP = 4.0  # of the posterior over the units that drift
-_REMEMBERED = 1000  # rows after an incident in which a drift of its root is of the same fault
-_MOST_INPUTS = 3  # levels of the inputs besides the present one at which an operating point is the same
-_AFTER = 3  # rows beside a fault that may be out of the ordinary without it
 _PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
 _EVIDENCE = "monitor", "averages", "position", "inputs", "bends", "noticing", "slow"  # what forming evidence moves
 _TOGETHER = 20  # pieces of as few rows that are put to the rows before at once where nothing happens in them
@@ -244,7 +241,7 @@ def _with_inputs(point, state):
     if point is not state.point:
         return replace(point, inputs=(state.inputs,))
     first, *later = point.inputs
-    return replace(point, inputs=(first, *later[1 - _MOST_INPUTS :], state.inputs))
+    return replace(point, inputs=(first, *later[1 - TUNING.stream_most_inputs :], state.inputs))
 
 
 def _point_after(server, incident, rows, state):
@@ -410,9 +407,9 @@ def _after_drift(server, point, state):
 def _drift_incident(size, rows, state):
     """What is told of a drift: the unit that moved most, where it was found."""
     row = rows.stop - 1
-    probability = np.exp(_SHARP * (size - size.max()))
+    probability = np.exp(TUNING.stream_sharp * (size - size.max()))
     first_rows = np.where(size > 0.5, row, -1)
-    resumes = None if state.last is None or row - state.last.last > _REMEMBERED else size > 0
+    resumes = None if state.last is None or row - state.last.last > TUNING.stream_remembered else size > 0
     verdict = Verdict(row, row, row, False, "shift", probability / probability.sum(), first_rows, "drift")
     verdict = replace(verdict, resumes=resumes, lasting=state.point.lasting)
     return Incident(row, row, 0.0, open=False, verdict=verdict)
@@ -428,10 +425,10 @@ def _compare_with_last(server, incident, rows, state):
     if last is None or last.detected in state.point.lasting:
         return
     incident.before = last
-    begin = max(last.verdict.stop + _AFTER, rows.first)
-    if incident.detected - last.verdict.last > _PAUSE or begin + _AFTER + 2 > incident.detected:
+    begin = max(last.verdict.stop + TUNING.stream_after, rows.first)
+    if incident.detected - last.verdict.last > _PAUSE or begin + TUNING.stream_after + 2 > incident.detected:
         return  # no row for each half
-    pause = rows.between(begin, incident.detected - _AFTER)
+    pause = rows.between(begin, incident.detected - TUNING.stream_after)
     middle = (pause.first + pause.stop) // 2
     halves = [pause.between(pause.first, middle), pause.between(middle, pause.stop)]
     incident.resumes = np.logical_and(*(_goes_on(server, half, last) for half in halves))

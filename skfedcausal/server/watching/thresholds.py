@@ -22,16 +22,12 @@ from scipy.stats import chi2, norm, t
 from ...callers import warn
 from ...statespace.detection.energy import block_diagonal, block_sums
 from ...statespace.episodes import episodes
+from .tuning import TUNING
 
 GAP = 20  # steps without an alarm after which an incident is over: the memory of the slowest average
 STATISTICS = {"both": ("energy", "shift"), "energy": ("energy",), "shift": ("shift",)}
 RATES = (1.0, 0.2, 0.05)  # of the averages that are followed
-_N_DRAWS = 200
-_DRAWN_FROM = 4  # times as many rows as the longest segment that is drawn from them
-_BLOCK = 60
-_PRIOR_ROWS = 20.0  # weight of the model beside the data in the variance of a smoothed score
 _GUMBEL_FROM = 0.1, 0.5  # shares of silent draws from which rarer alarms are extrapolated
-_FALLS = 3  # power of 1 + how far inputs are beyond their ranges that the budget falls with
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _SECONDS |= {"month": 2629746, "year": 31556952}  # a twelfth of a Gregorian year, and the year
 
@@ -193,11 +189,11 @@ class AlarmLevels:
 
         Draws as long as the record mostly have its own largest level, so shorter ones are extrapolated.
         """
-        length = int(np.ceil(min(run_length, len(surprise) / _DRAWN_FROM)))
-        block = min(_BLOCK, length)
-        maxima = np.empty((_N_DRAWS, len(self.statistics)))
+        length = int(np.ceil(min(run_length, len(surprise) / TUNING.thresholds_drawn_from)))
+        block = min(TUNING.thresholds_block, length)
+        maxima = np.empty((TUNING.thresholds_n_draws, len(self.statistics)))
         most = max(len(surprise) - block, 0)
-        for k, starts in enumerate(rng.randint(0, most + 1, size=(_N_DRAWS, -(-length // block)))):
+        for k, starts in enumerate(rng.randint(0, most + 1, size=(TUNING.thresholds_n_draws, -(-length // block)))):
             rows = (starts[:, None] + np.arange(block)).reshape(-1)[:length]
             maxima[k] = self.rows(surprise[rows], held[rows])[0].max(axis=(0, 2))
         limits = extrapolated_thresholds(maxima, np.exp(-length / run_length))
@@ -210,7 +206,9 @@ class AlarmLevels:
         averaged = np.concatenate([ewma(held[i:j], rate) for i, j in episodes(starts, n_rows)])
         expected = rate / (2 - rate) * self.model.held_covariance
         weight = n_rows * rate / 2
-        covariance = (weight * (averaged.T @ averaged / n_rows) + _PRIOR_ROWS * expected) / (weight + _PRIOR_ROWS)
+        covariance = (weight * (averaged.T @ averaged / n_rows) + TUNING.thresholds_prior_rows * expected) / (
+            weight + TUNING.thresholds_prior_rows
+        )
         return block_diagonal([np.linalg.cholesky(np.linalg.inv(covariance[b, b])) for b in self.slices])
 
     def rows(self, surprise, held, averages=None, doubt=None):
@@ -255,6 +253,6 @@ class AlarmLevels:
         """
         limits = list(self.thresholds.values())
         if beyond is not None and beyond.any():
-            rarer = _FALLS * np.log1p(beyond)[:, None]
+            rarer = TUNING.thresholds_falls * np.log1p(beyond)[:, None]
             limits = [limit + rise * rarer for limit, rise in zip(limits, self._rises, strict=True)]
         return reduce(np.maximum, [levels[:, k] / limit for k, limit in enumerate(limits)])

@@ -13,22 +13,10 @@ import numpy as np
 from scipy.stats import chi2
 
 from ...statespace.episodes import episodes
+from .tuning import TUNING
 
 _LAGS = 2  # of the autoregression
-_BLOCK, _MOST_BLOCKS = 50, 60  # rows between the first candidates, and how many of these there are at most
-_PER_COEFFICIENT = 4  # rows for each coefficient of an equation at least
-_SHORTEST = 60  # rows between two switches
-_VISITED = 120  # rows of a level at least
-_SETTLING = 40  # rows after a switch that are not of the level yet, at most a quarter of those until the next one
-_AT_AN_END = 0.1  # share of the rows that a level at an end of the record has at least
-_LEAST = 20  # rows of a stretch, where an episode begins or ends beside a switch
-_MOST_LEVELS, _MOST_SWITCHES = 4, 8
-_CHANCE = 1e-9  # of a step anywhere in a record without one, or of two levels for one
-_PLACE = 4  # coefficients that the row of a step counts as in its penalty
-_AHEAD = 1.1  # times what slow waves explain that steps have to explain
 _SMALL = 1e-9  # share of the largest variance below which there is none
-_ROUNDING = 1e-12  # of the largest value, that differences of values are not told from
-_MOVES = 3  # times that switches are moved to where they are likeliest
 
 
 class Stretch(NamedTuple):
@@ -45,28 +33,28 @@ def visited(x, starts):
     if record is None:
         return []
     steps = record.kept(record.candidates())
-    for _ in range(_MOVES if steps else 0):
+    for _ in range(TUNING.visited_moves if steps else 0):
         before, steps = steps, record.kept(record.moved(steps))
         if steps == before:
             break
-    if not 0 < len(steps) <= _MOST_SWITCHES or not record.is_ahead(steps):
+    if not 0 < len(steps) <= TUNING.visited_most_switches or not record.is_ahead(steps):
         return []
     edges = [0, *steps, len(x)]
     levels = record.levels(steps)
     found = []
     for a, b, level in zip(edges[:-1], edges[1:], levels, strict=True):
         for start, stop in episodes(sorted({a, *(s for s in starts if a < s < b)}), b):
-            first = start + (min(_SETTLING, (stop - start) // 4) if start == a and a > 0 else 0)
-            if stop - first >= _LEAST:
+            first = start + (min(TUNING.visited_settling, (stop - start) // 4) if start == a and a > 0 else 0)
+            if stop - first >= TUNING.visited_least:
                 found.append(Stretch(first, stop, level))
     sizes = np.bincount(levels, np.diff(edges))
-    is_switched = 1 < len(sizes) <= _MOST_LEVELS and sizes.min() >= _VISITED
+    is_switched = 1 < len(sizes) <= TUNING.visited_most_levels and sizes.min() >= TUNING.visited_visited
     return found if is_switched and not _is_at_an_end(levels, sizes / len(x)) else []
 
 
 def _is_at_an_end(levels, shares):
     """Whether all levels but one are a start-up, or something that only begins: short, once, where a record ends."""
-    ends = {end for end in (levels[0], levels[-1]) if levels.count(end) == 1 and shares[end] < _AT_AN_END}
+    ends = {end for end in (levels[0], levels[-1]) if levels.count(end) == 1 and shares[end] < TUNING.visited_at_an_end}
     return len(shares) - len(ends) <= 1
 
 
@@ -80,15 +68,15 @@ class _Record:
         self.rows, self.starts, self.errors, self.past, self.n_samples = rows, starts, errors, past, n_samples
         n_rows, k = errors.shape
         self._covariance = np.eye(k)
-        self._clear = max(chi2.isf(_CHANCE / n_rows, k), (k + _PLACE) * np.log(n_rows))
+        self._clear = max(chi2.isf(TUNING.visited_chance / n_rows, k), (k + TUNING.visited_place) * np.log(n_rows))
 
     @classmethod
     def of(cls, x, starts):
         """From states, None where these are too many for their rows."""
         rows = np.concatenate([np.arange(a + _LAGS, b) for a, b in episodes(starts, len(x))])
-        n_blocks = min(_MOST_BLOCKS, len(rows) // _BLOCK)
+        n_blocks = min(TUNING.visited_most_blocks, len(rows) // TUNING.visited_block)
         n_coefficients = 1 + _LAGS * x.shape[1] + n_blocks
-        if n_blocks < 2 or len(rows) < _PER_COEFFICIENT * n_coefficients:
+        if n_blocks < 2 or len(rows) < TUNING.visited_per_coefficient * n_coefficients:
             return None
         x = _whitened(x - x.mean(axis=0), x)
         before = np.column_stack([x[rows - k] for k in range(1, _LAGS + 1)])
@@ -98,10 +86,10 @@ class _Record:
 
     def candidates(self):
         """Rows that blocks, of about one length in every episode, begin with."""
-        length, first = max(_BLOCK, self.n_samples // _MOST_BLOCKS), []
+        length, first = max(TUNING.visited_block, self.n_samples // TUNING.visited_most_blocks), []
         for a, b in episodes(self.starts, self.n_samples):
             first += np.linspace(a, b, max((b - a) // length, 1), endpoint=False).astype(int).tolist()
-        return [row for row in first[1:] if _SHORTEST <= row <= self.n_samples - _SHORTEST]
+        return [row for row in first[1:] if TUNING.visited_shortest <= row <= self.n_samples - TUNING.visited_shortest]
 
     def _beside(self, columns):
         return columns - self.past @ (self.past.T @ columns)
@@ -147,8 +135,11 @@ class _Record:
         """Steps, one after the other, at the rows between their neighbours at which they explain most."""
         steps = list(steps)
         for k, row in enumerate(steps):
-            low, high = ([0, *steps][k] + _SHORTEST, [*steps[1:], self.n_samples][k] - _SHORTEST)
-            low, high = max(low, row - 4 * _BLOCK), min(high, row + 4 * _BLOCK)
+            low, high = (
+                [0, *steps][k] + TUNING.visited_shortest,
+                [*steps[1:], self.n_samples][k] - TUNING.visited_shortest,
+            )
+            low, high = max(low, row - 4 * TUNING.visited_block), min(high, row + 4 * TUNING.visited_block)
             places = np.flatnonzero((self.rows >= low) & (self.rows <= high))
             if len(places):
                 steps[k] = int(self.rows[places[self._best(steps[:k] + steps[k + 1 :], places)]])
@@ -170,7 +161,7 @@ class _Record:
         """Whether steps explain clearly more than as many rows and sizes of slow waves, as what drifts has them."""
         k = 2 * len(steps) + 1
         waves = np.cos(np.pi * np.outer((self.rows + 0.5) / self.n_samples, np.arange(1, k + 1)))
-        return self._ratio(self._steps(steps)) > _AHEAD * self._ratio(self._beside(waves))
+        return self._ratio(self._steps(steps)) > TUNING.visited_ahead * self._ratio(self._beside(waves))
 
     def levels(self, steps):
         """Numbers of the levels before, between and behind steps: those that may be the same are one."""
@@ -198,7 +189,7 @@ class _Record:
 def _whitened(columns, of):
     """Series of unit covariance that span columns, without what is no more than rounding of those they are made of."""
     spread = columns.std(axis=0)
-    moves = spread > _ROUNDING * np.abs(of).max(axis=0, initial=0)
+    moves = spread > TUNING.visited_rounding * np.abs(of).max(axis=0, initial=0)
     scaled = columns[:, moves] / spread[moves]
     values, axes = np.linalg.eigh(scaled.T @ scaled / max(len(scaled), 1))
     large = values > _SMALL * values.max(initial=0)

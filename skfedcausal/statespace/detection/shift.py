@@ -28,9 +28,9 @@ import numpy as np
 from ..kalman import Recurrence, covariance_schedule, filtered_states, predicted_states
 from ..matrices import companion
 from ..riccati import filtered_covariance, predicted_covariance, stationary_covariance
+from .tuning import TUNING
 
 _SETTLED = 1e-6  # share of a step's signature that is left when it is taken to stay
-_ONSETS = 24  # of each of two units that are tried
 _RIDGE = 1e-9
 
 
@@ -356,7 +356,7 @@ def steps_in_turn(model, slices, scaled, units):
     The gain is that in the ratio over the likeliest onset of both at once.
     """
     n_rows = len(scaled)
-    onsets = np.unique(np.linspace(0, n_rows - 1, _ONSETS, endpoint=False).astype(int))
+    onsets = np.unique(np.linspace(0, n_rows - 1, TUNING.shift_onsets, endpoint=False).astype(int))
     white = scaled @ model.whitening
     steps = np.swapaxes(model.whitening.T @ model.weight @ responses(model.carry, n_rows, len(model.weight)), 0, 1)
     first, second = (_signatures(steps[:, :, slices[m]], onsets, n_rows) for m in units)

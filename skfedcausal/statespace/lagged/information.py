@@ -17,12 +17,10 @@ from scipy.linalg import solve_triangular
 
 from ..episodes import episodes
 from ..matrices import hermitian
+from .tuning import TUNING
 
 WINDOW = 1 << 13  # rows that a periodogram is taken of at once
 _CELLS = 128  # frequencies over the half circle into which a record's periodogram is averaged
-_LEAST = 0.25  # to which the further term may shrink a direction
-_NOT_REACHED = 1e-9
-_ROUNDING = 1e-10
 
 
 def averaged_periodogram(series, starts):
@@ -123,7 +121,7 @@ class RowInformation:
         moments = np.fft.irfft(products, self.n_fft, axis=0)
         found = moments[lag - lag[:, None], :, :, :, at[:, None], at]  # (first, second, m, i, i')
         W = self.W[:, columns, rows]
-        if np.abs(W).max() >= _NOT_REACHED:
+        if np.abs(W).max() >= TUNING.information_not_reached:
             products = np.conj(np.einsum("fxaj,fxci->fxijac", W, W))
             moments = np.fft.irfft(products, self.n_fft, axis=0)
             found = found + moments[lag + lag[:, None], :, :, :, at[:, None], at]
@@ -142,7 +140,7 @@ class RowInformation:
         # E x_c[t-k] x_d[t-l] is a covariance at lag l - k
         found = self._at_lags(products, (pairs, sides), (at1, first.lag), (at2, second.lag), sign=-1)
         W1, W2 = (self.W[:, cols, rows] for cols in (cols1, cols2))
-        if min(np.abs(W1).max(), np.abs(W2).max()) < _NOT_REACHED:
+        if min(np.abs(W1).max(), np.abs(W2).max()) < TUNING.information_not_reached:
             return found, None
         products = np.conj(_elements(W1, c, j) * _elements(W2, d, i))
         return found, self._at_lags(products, (pairs, sides), (at1, first.lag), (at2, second.lag), sign=1)
@@ -187,11 +185,11 @@ def _of_lags(n_fft, least, most):
 
 
 def floored_sum(H, term):
-    """``H + term``, at least `_LEAST` times H in every direction."""
-    diagonal = np.maximum(H.diagonal(), _ROUNDING * H.diagonal().max())
-    H = H + _ROUNDING * np.diag(diagonal)
+    """``H + term``, at least `TUNING.information_least` times H in every direction."""
+    diagonal = np.maximum(H.diagonal(), TUNING.information_rounding * H.diagonal().max())
+    H = H + TUNING.information_rounding * np.diag(diagonal)
     try:
-        np.linalg.cholesky(term + (1 - _LEAST) * H)
+        np.linalg.cholesky(term + (1 - TUNING.information_least) * H)
     except np.linalg.LinAlgError:
         scale = 1 / np.sqrt(diagonal)
         H, term = (scale[:, None] * x * scale for x in (H, term))
@@ -199,5 +197,5 @@ def floored_sum(H, term):
         half = solve_triangular(L, term, lower=True, check_finite=False)
         share, along = np.linalg.eigh(solve_triangular(L, half.T, lower=True, check_finite=False))
         root = (L @ along) / scale[:, None]
-        return (root * np.maximum(1 + share, _LEAST)) @ root.T
+        return (root * np.maximum(1 + share, TUNING.information_least)) @ root.T
     return H + term

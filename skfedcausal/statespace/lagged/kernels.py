@@ -21,14 +21,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from .tuning import TUNING
+
 # one lag; then slower ones, and the diagonal kernels of resonances
 _SPLINES = (0.02, 0.15, 0.3, 0.5, 0.65, 0.75, 0.82, 0.88, 0.92, 0.95, 0.97, 0.985, 0.995)
 _DIAGONALS = (0.15, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97)
 DECAYS = np.array(_SPLINES + _DIAGONALS)
 _COARSE = np.array([0, 2, 4, 6, 8, 10, 12, 14, 16, 18])
 _ALIKE = {k: int(np.abs(np.array(_SPLINES) - d).argmin()) for k, d in enumerate(_DIAGONALS, len(_SPLINES))}
-_ROUNDING = 1e-12
-_VANISHED = 1e-5  # share of the first lag's variance below which later lags are zero
 CHANNEL_SCALES = 10.0 ** np.arange(-7, 1.1, 0.25)
 FIRST = 2  # decay and scale to begin with
 FIRST_SCALE = 0.03
@@ -60,7 +60,7 @@ def kernel_root(n_lags, number):
         root = kernel_root(n_lags - dead, number)
         return np.concatenate([np.zeros((dead, root.shape[1])), root])
     decay = DECAYS[number]
-    n_kept = max(1, int((decay ** np.arange(n_lags) > _VANISHED).sum()))
+    n_kept = max(1, int((decay ** np.arange(n_lags) > TUNING.kernels_vanished).sum()))
     variances = decay ** np.arange(n_kept)
     if number >= len(_SPLINES):
         return np.eye(n_lags, n_kept) * np.sqrt(variances)
@@ -93,7 +93,7 @@ def prior_root(channels, scales, decays):
 
 def prior_unit(M):
     """The prior's one, with what rounding may take off a near singular information of this size."""
-    return 1.0 + _ROUNDING * M.diagonal().max(initial=0.0)
+    return 1.0 + TUNING.kernels_rounding * M.diagonal().max(initial=0.0)
 
 
 class Posterior(NamedTuple):

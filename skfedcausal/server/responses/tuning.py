@@ -1,0 +1,42 @@
+"""Numbers that decide in this room, as one frozen object: each with what it is for."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Numbers of the modules beside this one; the first word of a name is that of its module."""
+
+    answers_curvature: float = 0.15  # of an effect that a straight line may miss
+    answers_twice: float = 2.0  # jumps of the record and those of the other world are two draws once the worlds differ
+    answers_long: int = 100
+    answers_shown: float = 0.2  # rows of a step that are looked at, share of its largest effect
+    answers_found: float = 1.5  # times the errors along directions that were found with the same errors
+
+    # share of news in jumps (relays, trips) from which on the bands of a Gaussian plant hold too seldom
+    choice_jumps: float = 0.15
+    # times the loss with inputs that act later up to which they may as well act in their own row
+    choice_both: float = 1.1
+
+    held_out_runs_away: float = 1e12
+    held_out_numbers: int = 2_000_000  # of all rows, states and inputs of the runs over a stretch, at most
+    held_out_around: int = 5
+
+    learning_share: float = 0.25
+    learning_most: int = 400  # regressors for every row, and most of them
+    learning_pairs: int = 10_000  # of an input and a state, whose effects fit in memory
+    learning_horizon: int = 100  # rows of a run over rows left out
+    learning_least: float = 1e-6
+    learning_gaussian: float = 1.4826  # standard deviation over the median of what is left
+
+    moments_level_ridge: float = 1e-9
+
+    runs_settles: float = 0.999  # most that a model of a stable plant may keep of an effect from row to row
+    runs_numbers: int = 4_000_000  # at once
+
+    trust_tau: float = 0.25
+    trust_floor: float = 0.05
+    trust_rounds: int = 50  # how far real slopes are from one; least standard error
+
+
+TUNING = Tuning()
