@@ -173,7 +173,7 @@ def test_what_is_no_silence_is_not_called_so(change):
         test = frozen(X, "P2", 240, 248)
     else:  # a unit that reports every 20 minutes
         X = test = X.iloc[np.arange(600) // 20 * 20].set_axis(X.index)
-        said = pytest.warns(UserWarning, match="slower clock")
+        said = pytest.warns(UserWarning, match="seems to report more slowly")
     with said:
         estimator = FederatedGrangerEstimator(client=KalmanClient(n_states=1)).fit(X)
     estimator.transform(test)

@@ -543,10 +543,16 @@ def reachable(name):
     return seen
 
 
+def is_lowest(name):
+    """Whether a module is below everything: checks of arguments, and the numbers that decide in a room."""
+    return name in LOWEST or name.split(".")[-1] == "tuning"
+
+
 def inside(name, *packages):
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
+LOWEST = ("arguments",)  # below everything, as the numbers of every room are: they import nothing of the package
 ONLY = {
     "statespace": ("statespace",),
     "message": ("message", "statespace"),
@@ -582,12 +588,19 @@ def test_the_import_graph_is_read():
 
 
 @pytest.mark.medium
+def test_what_lies_below_everything_imports_nothing():
+    lowest = [name for name in MODULES if is_lowest(name)]
+    assert {*LOWEST, "message.tuning"} <= set(lowest)
+    assert {name: found for name in lowest if (found := imported_modules(name))} == {}
+
+
+@pytest.mark.medium
 @pytest.mark.parametrize("part", ONLY)
 def test_a_part_imports_only_what_lies_below_it(part):
     modules = [name for name in MODULES if inside(name, part)]
     assert modules
     for name in modules:
-        others = {target for target in imported_modules(name) if not inside(target, *ONLY[part])}
+        others = {target for target in imported_modules(name) if not (inside(target, *ONLY[part]) or is_lowest(target))}
         assert not others, f"{name} imports {others}"
 
 

@@ -346,7 +346,7 @@ def test_single_rows_may_be_flat_and_streams_asynchronous(detector):
 def test_a_batch_that_does_not_fit_is_named_and_the_watch_goes_on(timed, spoil, message):
     X = framed(simulate(500, seed=11, fault=1, size=1.5))
     parts = [X.iloc[:100], X.iloc[100:160], X.iloc[160:]]
-    if "anew" in message:
+    if "restarts" in message:
         parts[2] = spoil(parts[2])
     else:
         parts[1] = spoil(parts[1])

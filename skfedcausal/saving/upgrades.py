@@ -10,7 +10,10 @@ SCHEMA = 1  # of the document
 OLDER: dict[int, Callable[[dict], dict]] = {}  # makes a document of schema k + 1 of one of schema k
 # by the name of a class in files: the k-th function makes the state of form k + 1 of one of form k
 UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {
-    "EvidenceOfRows": (lambda state: state | {"states": state["predicted"] + state["errors"]},),
+    "EvidenceOfRows": (
+        lambda state: state | {"states": state["predicted"] + state["errors"]},
+        lambda state: state | {"unsure": 0.0 * state["surprise"]},  # of no curves
+    ),
     "Followed": (lambda state: state | {"count": 0, "sums": (0.0,) * 5, "before": None},),  # the block begins anew
     "RootCauseServer": (lambda state: state | {"outside_dims": state["_outside_dims"], "share": 0.5},),
     "WatchedOperatingPoint": (lambda state: state | {"states": 0.0 * state["predicted"]},),

@@ -15,7 +15,7 @@ from skfedcausal.datasets import make_granger_plant
 def test_held_rows_are_named(period):
     X, _ = make_granger_plant(2, n_samples=600, random_state=0)
     X["unit1"] = np.repeat(X["unit1"][::period], period, axis=0)[:600]
-    with pytest.warns(UserWarning, match=f"unit1.*one row of {period} only"):
+    with pytest.warns(UserWarning, match=f"unit1.*only one row of {period}:"):
         FederatedGrangerEstimator().fit(X)
 
 

@@ -171,9 +171,9 @@ def test_settings_that_cannot_be_used_are_explained(plant, more, reason, capsys)
         ('[policy]\noperations = ["refnie"]\n', "operations=['refnie'] of the policy are not known"),
         ("[policy]\nrounds = 0\n", "rounds=0 of the policy"),
         ('[policy]\nrounds = "all"\n', "`rounds` is 'all'"),
-        ("max_bytes = -1\n", "max_bytes = -1"),
-        ("timeout = nan\n", "timeout = nan"),
-        ("wait = -3\n", "wait = -3"),
+        ("max_bytes = -1\n", "max_bytes (line 7) = -1"),
+        ("timeout = nan\n", "timeout (line 7) = nan"),
+        ("wait = -3\n", "wait (line 7) = -3"),
     ],
 )
 def test_a_policy_and_numbers_that_cannot_be_meant_are_explained(plant, more, reason, capsys):
@@ -185,13 +185,13 @@ def test_a_policy_and_numbers_that_cannot_be_meant_are_explained(plant, more, re
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("timeout = 60", "timeout = -1", "timeout = -1"),
-        ("timeout = 60", "timeout = nan", "timeout = nan"),
+        ("timeout = 60", "timeout = -1", "timeout (line 6) = -1"),
+        ("timeout = 60", "timeout = nan", "timeout (line 6) = nan"),
         ("['mill', 'kiln']", "[1, 2]", "units = [1, 2]"),
         ("['mill', 'kiln']", '["mill", "mill"]', "each once"),
         ("['mill', 'kiln']", "[]", "units = []"),
         ("['mill', 'kiln']", '["mill", "Mill"]', "differ in case only"),
-        ("timeout = 60", "max_frame = 0", "max_frame = 0"),
+        ("timeout = 60", "max_frame = 0", "max_frame (line 6) = 0"),
         ('"march"', '"con"', "'con' cannot name"),
         ('"march"', f'"{300 * "m"}"', "A name of 300 bytes"),
     ],

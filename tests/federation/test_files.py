@@ -345,7 +345,7 @@ def test_another_unit_s_packet_and_an_old_one_are_refused(sites):
     assert answers["mill"].op == "states"
     assert "site 'mill', not 'kiln'" in answers["kiln"].detail
     put(sites, "mill", frame, sequence=2)
-    assert "sequence 1, not 2: sent again" in transport.exchange({"mill": request})["mill"].detail
+    assert "sequence 1, not 2: late or misrouted" in transport.exchange({"mill": request})["mill"].detail
 
 
 @pytest.mark.parametrize("key", [None, b"another key of another site 12345"])

@@ -114,7 +114,7 @@ def test_inputs_without_effect_are_said(plant):
     ("target", "settings", "words"),
     [
         ({}, {}, "give a dict"),
-        ({"a__z": 1.0}, {}, "unknown sensor 'a__z'"),
+        ({"a__z": 1.0}, {}, "names 'a__z'; known sensors are 'a__y', 'b__y'"),
         ({"a__y": np.nan}, {}, "give a finite number"),
         ({"a__y": 1.0}, {"inputs": ["a__v"]}, "unknown input"),
         ({"a__y": 1.0}, {"inputs": []}, "one or more inputs"),
@@ -123,7 +123,7 @@ def test_inputs_without_effect_are_said(plant):
         ({"a__y": 1.0}, {"bounds": {"a__u": (1.0, -1.0), "b__u": (-1, 1)}}, "below the high one"),
         ({"a__y": 1.0}, {"by": 0}, "by=0"),
         ({"a__y": 1.0}, {"hold": -1}, "hold=-1"),
-        ({"a__y": 1.0}, {"rates": {"c__u": 1.0}}, "not among `inputs`"),
+        ({"a__y": 1.0}, {"rates": {"c__u": 1.0}}, "rates name 'c__u'; `inputs` are 'a__u', 'b__u'"),
         ({"a__y": 1.0}, {"rates": {"a__u": 0.0}}, "above zero"),
         ({"a__y": 1.0}, {"rates": 0.05}, "rates=0.05; give a dict by input"),
         ({"a__y": 1.0}, {"confidence": 2.0}, "between 0 and 1"),

@@ -137,7 +137,7 @@ def test_the_dealer_tells_masks_for_one_of_two_questions_to_a_unit():
     answer, state = dealer.handle(request.to_packet(3), {})
     assert dealer.handle(request.to_packet(3), state)[0].encode() == answer.encode()
     request.asked[0] = other
-    with pytest.raises(PacketError, match="masks of 'unit0' for other series"):
+    with pytest.raises(PacketError, match="masks for 'unit0' for other series"):
         dealer.handle(request.to_packet(4), state)
 
 

@@ -286,7 +286,7 @@ def test_estimators_that_need_rows_say_so(plant):
         FederatedRCADetector(server=SecureSumsServer(), false_alarm_rate=0.5).fit(plant)
     with pytest.raises(
         ValueError,
-        match=r"SecureSumsServer learns .*CounterfactualEstimator needs a LikelihoodServer",
+        match=r"SecureSumsServer learns .*CounterfactualEstimator needs every row; .* or a LikelihoodServer here",
     ):
         FederatedCounterfactualEstimator(server=SecureSumsServer()).fit(plant)
 

@@ -51,7 +51,7 @@ def test_the_same_question_has_the_same_answer_and_other_lags_have_none():
     unit = worker(records()["unit0"])
     answer, state = ask(unit)
     assert ask(unit, state)[0].encode() == answer.encode()
-    with pytest.raises(PacketError, match="answers once"):
+    with pytest.raises(PacketError, match="answers only once"):
         ask(unit, state, LAGS + 1)
 
 
@@ -72,7 +72,7 @@ def test_an_account_outlives_the_process(tmp_path):
     Y, path = records()["unit0"], tmp_path / "home" / "sums.json"
     answer, _ = ask(worker(Y, account=SumsAccount(path)))
     assert ask(worker(Y, account=SumsAccount(path)))[0].encode() == answer.encode()
-    with pytest.raises(PacketError, match="answers once"):
+    with pytest.raises(PacketError, match="answers only once"):
         ask(worker(Y[1:], account=SumsAccount(path)))  # two answers over nearly the same rows
     assert len(path.read_text().splitlines()) == 1
     ask(worker(Y[1:], account=SumsAccount(path, most=2)))

@@ -83,7 +83,7 @@ def test_a_fit_is_the_same_in_parts(request):
 
 def test_a_plant_too_large_for_the_machine_is_refused_with_the_memory_it_needs(monkeypatch):
     monkeypatch.setattr(scoring_module, "_SMALL", 0)
-    monkeypatch.setattr(scoring_module, "_memory", lambda: 1024.0)
+    monkeypatch.setattr(scoring_module, "of_machine", lambda: 1024.0)
     with pytest.raises(MemoryError, match=r"information matrix needs .* GiB .* this machine has"):
         scored((2, 2, 2))
 
@@ -93,9 +93,9 @@ def test_a_plant_may_take_all_of_the_memory(monkeypatch):
     n_elements = scored((2, 2, 2)).structure.free.n_elements
     needed = 4 * 8 * n_elements**2
     monkeypatch.setattr(scoring_module, "_SMALL", 0)
-    monkeypatch.setattr(scoring_module, "_memory", lambda: needed)
+    monkeypatch.setattr(scoring_module, "of_machine", lambda: needed)
     scored((2, 2, 2))
-    monkeypatch.setattr(scoring_module, "_memory", lambda: needed - 1)
+    monkeypatch.setattr(scoring_module, "of_machine", lambda: needed - 1)
     with pytest.raises(MemoryError):
         scored((2, 2, 2))
     monkeypatch.setattr(scoring_module, "_SMALL", needed)  # so little is not asked for

@@ -227,12 +227,17 @@ def _check_memory(structure):
 
 
 def positive_factor(matrix, largest_ridge=1.0):
-    """Lower Cholesky factor, with the smallest relative ridge that makes it exist."""
-    diagonal = np.arange(len(matrix))
-    ridge = _RIDGE
+    """Lower Cholesky factor, with the smallest relative ridge that makes it exist.
+
+    What nothing is known of, a row of zeros, counts as known next to nothing beside what least is known of.
+    """
+    diagonal, ridge = np.arange(len(matrix)), _RIDGE
+    known = matrix.diagonal()
+    floor = np.where(known == 0, known[known > 0].min(initial=np.inf), 0.0) if (known == 0).any() else 0.0
     while True:
         ridged = np.array(matrix, order="F")
         ridged[diagonal, diagonal] *= 1 + ridge
+        ridged[diagonal, diagonal] += ridge * floor
         try:
             return cho_factor(ridged, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:

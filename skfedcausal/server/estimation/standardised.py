@@ -356,9 +356,9 @@ def _state_scales(record, scores, covariances, local):
     """Symmetric square root of each unit's state covariance."""
     scales = []
     for k, (S, N) in enumerate(zip(covariances, scores.noise, strict=True)):
-        if not np.trace(S) > 0:
-            raise ValueError(f"Unit {record.names[k]!r} tells of its states in none of these rows. Leave it out.")
         if record.determined[k]:
+            if not np.trace(S) > 0:
+                raise ValueError(f"Unit {record.names[k]!r} tells of its states in none of these rows. Leave it out.")
             state = floor_eigenvalues(S - N, TUNING.standardised_variance_floor * np.trace(S) / len(S))
         elif local[k] is None:
             raise ValueError(

@@ -88,7 +88,7 @@ class CurvedResponse:
     def learn(cls, plant, record, messages):
         """The response, rows, and what curves that others taught do in these, by state; None where lines are enough.
 
-        So it is where there are many states or few rows, too, and of a plant that wanders.
+        So it is where there are many states or few rows, too, and of a plant that drifts.
         """
         A = getattr(plant, "lag_transitions_", plant.transition_[None])
         states, there = states_of(record)

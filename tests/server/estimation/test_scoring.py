@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import cho_solve
 from scipy.optimize import minimize
 
 from skfedcausal.server.estimation.scoring import (
@@ -448,3 +449,14 @@ def test_plants_whose_powers_may_vanish_but_for_rounding_are_not_valid():
         assert is_valid(A, np.eye(2)) == is_sound
         if is_sound:
             assert np.isfinite(stationary_covariance(A, np.eye(2))).all()
+
+
+def test_what_nothing_is_known_of_is_next_to_unknown_and_moves_nothing_else():
+    rng = np.random.default_rng(0)
+    known = rng.normal(size=(4, 4))
+    known = known @ known.T + np.eye(4)
+    matrix = np.zeros((5, 5))
+    matrix[np.ix_([0, 1, 3, 4], [0, 1, 3, 4])] = known
+    covariance = cho_solve(positive_factor(matrix), np.eye(5))
+    np.testing.assert_allclose(covariance[np.ix_([0, 1, 3, 4], [0, 1, 3, 4])], np.linalg.inv(known), rtol=1e-9)
+    assert covariance[2, 2] > 1e6 * covariance.diagonal()[[0, 1, 3, 4]].max()

@@ -144,7 +144,7 @@ def test_stable_links_of_inputs():
 
 def test_what_cannot_be_resampled_is_refused(fitted, record):
     for ask, message in (
-        (lambda: inspection.bootstrap_links(fitted, record, method="jackknife"), "'blocks', 'parametric'"),
+        (lambda: inspection.bootstrap_links(fitted, record, method="jackknife"), "'blocks' or 'parametric'"),
         (lambda: inspection.bootstrap_links(fitted, record, n_resamples=1), "n_resamples=1"),
         (lambda: inspection.bootstrap_links(fitted, record, block_length=1000), "3 blocks"),
         (lambda: inspection.bootstrap_links(fitted, record, block_length="episodes"), "1 blocks"),

@@ -84,7 +84,7 @@ def test_adjusted_p_values_are_those_of_holm_and_of_benjamini_and_hochberg():
 
 
 def test_an_unknown_test_is_refused():
-    with pytest.raises(ValueError, match="'lr', 'wald', 'score'"):
+    with pytest.raises(ValueError, match="'lr', 'wald' or 'score'"):
         server_for(200, 0)[1]("t")
 
 
