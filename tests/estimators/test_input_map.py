@@ -243,7 +243,9 @@ def test_sites_are_timed_by_unit():
 
 def test_what_cannot_be_meant_is_refused():
     X = _record(n_samples=300)
-    with pytest.raises(ValueError, match=r"`sampled` names 'c__x'; inputs and their units are 'a__valve', 'b__feed', 'a', 'b'"):
+    with pytest.raises(
+        ValueError, match=r"`sampled` names 'c__x'; inputs and their units are 'a__valve', 'b__feed', 'a', 'b'"
+    ):
         _fit(X, sampled={"c__x": "before"})
     with pytest.raises(ValueError, match=r"sampled='soon' for input 'a__valve'; choose 'auto'"):
         _fit(X, sampled={"a__valve": "soon"})
