@@ -217,7 +217,7 @@ class KalmanClient(HasBaseline, UnitClient):
 
     def _learn(self, rows):
         """Learn from rows that were checked, :class:`UnitRows`."""
-        Y, U, starts, name, columns, noise, index = rows
+        Y, U, starts, name, columns, noise, index, least_shift = rows
         self._validate_params()
         given = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
         if given:
@@ -241,7 +241,7 @@ class KalmanClient(HasBaseline, UnitClient):
             model = UnitModel(mean=level, **given | {"R": with_diagonal(given["R"], added)})
         else:
             check_identifiable(kept, self.n_states, starts, name)
-            model, input_level = self._completed(kept, given, U, starts, name, added, level, input_level)
+            model, input_level = self._completed(kept, given, U, starts, name, added, level, input_level, least_shift)
         if self.gain is not None:
             model = replace(model, gain=checked_gain(self.gain, model, active))
         if model.B is not None:
@@ -255,15 +255,16 @@ class KalmanClient(HasBaseline, UnitClient):
             self._keep(model, active, np.nanmean(Y[:, ~active], axis=0))
         return self
 
-    def _completed(self, kept, given, U, starts, name, added, level, input_level):
+    def _completed(self, kept, given, U, starts, name, added, level, input_level, least_shift):
         """The model with what is not given identified, and the level of the inputs.
 
         `kept` (n_samples, n_used) and `U` (n_samples, n_inputs) or None have the levels `level` and `input_level`, None
-        for those of the record; `added` (n_used,) is the variance of noise that was added on purpose.
+        for those of the record; `added` (n_used,) is the variance of noise that was added on purpose, `least_shift` see
+        `UnitRows`.
         """
         unknown = "A" not in given  # with A and Q given, inputs are of no use here
         try:
-            steady = kept if level is not None or U is not None else without_shifts(kept, starts)
+            steady = kept if level is not None or U is not None else without_shifts(kept, starts, least_shift)
             moments = Moments(steady, level, starts, U if unknown else None, input_level, added)
         except np.linalg.LinAlgError:
             raise _beyond_squares(name) from None

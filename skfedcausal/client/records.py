@@ -25,6 +25,8 @@ class UnitRows(NamedTuple):
 
     `Y` (n_samples, n_features), inputs `U` (n_samples, n_inputs), first rows of episodes, the known variance `noise`
     (n_features,) of what was added to the columns on purpose, which becomes part of R, and the index of the rows.
+    Shifts of level are taken off before sensors are identified if they take more than `least_shift` of the variance of
+    a column.
     """
 
     Y: np.ndarray
@@ -34,6 +36,7 @@ class UnitRows(NamedTuple):
     columns: tuple | None = None
     noise: np.ndarray | None = None
     row_index: pd.Index | None = None
+    least_shift: float = 0.0
 
 
 def in_use(client, Y):

@@ -91,11 +91,9 @@ class Tuning:
     records_always_allowed: int = 10  # rows that may repeat in any case
     records_margin: int = 3  # times the longest repetition of `fit`
 
-    shifts_blocks: int = 256  # of rows whose means are looked at first
-    shifts_share: float = 0.75  # of the variance of a column that shifts take, at least
-    shifts_step_share: float = 0.5  # the same of a sudden step, for a first look
-    shifts_most: int = 3
-    shifts_clear: float = 27.0  # square of the t value of a step beside an autoregression: 1e-3 over 5000 rows
+    shifts_few: int = 3  # shifts that a unit has which settles at other levels
+    shifts_axes: int = 3  # directions in which sensors vary most together, in which shifts are looked for
+    shifts_alike: float = 1e-9  # share of the largest singular value below which paths are alike
 
     # share of their size that sensors move at least, and that one has that is no sum of others
     site_record_still: float = 1e-9
@@ -105,6 +103,8 @@ class Tuning:
     watching_share: float = 0.1  # of a step
     watching_watched: float = 0.5  # of that, in rows that are watched
     watching_few_values: int = 2  # values that a column of a status has at most
+    # share of a column's variance beyond which shifts are no noise of a watched unit; lesser ones are its levels
+    watching_least_shift: float = 0.75
     watching_most_states: int = 4
     watching_fewest: int = 20  # rows in which a unit of status bits was there
     watching_looked_at: int = 1000  # rows that mostly show that a unit is none

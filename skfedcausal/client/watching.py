@@ -37,7 +37,7 @@ from .tuning import TUNING
 
 def learn_watched(unit, first):
     """The unit off its baseline, its client as it is watched, and its first state with all it knows of nominal rows."""
-    unit = replace(unit, client=watched_client(unit.client))
+    unit = replace(unit, client=watched_client(unit.client), least_shift=TUNING.watching_least_shift)
     client = dithered_client(unit)
     client = unit.fitted() if client is None else client
     unit = unit.off_baseline({"client": client})

@@ -48,6 +48,7 @@ class UnitWorker:
     taken_off: np.ndarray | None = None  # seasons and the like
     measured: np.ndarray | None = None  # the record, where `outputs` are what seasons and the like leave of it
     clock: Any = None  # Clock of the rows, None where they have no times
+    least_shift: float = 0.0  # share of a column's variance beyond which shifts of level are none of its noise
 
     @property
     def n_columns(self):
@@ -123,7 +124,8 @@ class UnitWorker:
         Y = self.with_baseline if outputs is None else outputs
         U = self.inputs if inputs is None else inputs
         template = self.client if template is None else template
-        return fitted_client(template, Y, U, self.starts, self.name, self.columns, self.noise, self.index)
+        about = self.starts, self.name, self.columns, self.noise, self.index, self.least_shift
+        return fitted_client(template, Y, U, *about)
 
     def first_state(self):
         """What a unit notices of its own record; under privacy nothing, for it would tell of values."""
@@ -134,7 +136,7 @@ class UnitWorker:
         return message if self.clock is None else replace(message, clock=self.clock.numbers, grid=self.clock.digest)
 
 
-def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None):
+def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None, least_shift=0.0):
     """The unit's fitted model: a clone of a KalmanClient, or the unit's own object as it is.
 
     `Y` (n_samples, n_features), `U` (n_samples, n_inputs) or None; `noise` (n_features,) is the variance of noise that
@@ -143,7 +145,7 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None)
     who = f"unit {name!r}"
     if isinstance(template, KalmanClient):
         client = clone(template)
-        client.fit(UnitRows(Y, U, starts, who, columns, noise, index))
+        client.fit(UnitRows(Y, U, starts, who, columns, noise, index, least_shift))
         if client.C is None:
             warn_few_rows(len(Y), len(client.model.C), client.n_states_, who)
         return client

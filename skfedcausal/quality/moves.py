@@ -7,7 +7,7 @@ import numpy as np
 from scipy.fft import dct, idct
 
 from ..client.baseline import wander_period
-from ..client.shifts import best_split
+from ..client.shifts import common_changes
 from ..statespace.episodes import lagged_rows
 from ..statespace.lines import found_periods, overtones, season_columns
 from .tuning import TUNING
@@ -203,24 +203,14 @@ def _level_move(series):
     line = np.column_stack([np.ones(n), np.linspace(-1, 1, n)])
     if _stationarity(series - line @ np.linalg.lstsq(line, series, rcond=None)[0], "line") > TUNING.moves_level:
         return Move("trend", 0.0, {})
-    slow = _smooth(series)
-    sizes, axes = np.linalg.eigh(slow.T @ slow)
-    if sizes[-1] < TUNING.moves_one_way * sizes.sum():
+    changes = common_changes(series, (0,))
+    paths = np.column_stack([np.ones(n), *(change.path(np.arange(n)) for change in changes)])
+    if (
+        not changes
+        or _stationarity(series - paths @ np.linalg.lstsq(paths, series, rcond=None)[0]) <= TUNING.moves_level
+    ):
         return Move("wandering", 0.0, {})
-    axis, borders = axes[:, -1], list[int]()
-    while len(borders) < TUNING.moves_most_shifts:
-        split = max((best_split(series @ axis, a, b) for a, b in _pieces(borders, n)), default=(0.0, 0))
-        if not split[1]:
-            break
-        borders = sorted([*borders, split[1]])
-        rest = np.concatenate([series[a:b] - series[a:b].mean(axis=0) for a, b in _pieces(borders, n)])
-        if _stationarity(rest) > TUNING.moves_level:
-            return Move("level shift", float(len(borders)), {"rows": borders})
-    return Move("wandering", 0.0, {})
-
-
-def _pieces(borders, n):
-    return list(zip([0, *borders], [*borders, n], strict=True))
+    return Move("level shift", float(len(changes)), {"rows": [change.start for change in changes]})
 
 
 def _modes(series):

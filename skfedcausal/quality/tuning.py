@@ -28,11 +28,9 @@ class Tuning:
     moves_level: float = 1e-3  # chance of any finding of a kind in a unit that stays where it is
     moves_fewest_rows: int = 300
     moves_bandwidth: float = 12.0  # lags of the long-run variance of 100 rows
-    moves_most_shifts: int = 15
     moves_smoothed: int = 15  # rows over which scores are averaged before modes are looked for
     moves_two: float = 0.8  # share of the variance that two levels explain; of a normal distribution it is 0.64
     moves_visits: int = 4  # to modes, fewer are shifts
-    moves_one_way: float = 0.8  # share of slow movements in one direction, as a unit has that is set to other levels
     moves_sure: float = 0.25  # of the distance of two levels, from their middle, at which a row is in one of them
     moves_dwell: int = 20  # rows in a mode on average
     moves_spike: float = 8.0  # robust deviations

@@ -208,10 +208,11 @@ class SlowRoot(NamedTuple):
     def is_surer_than(self, probability):
         """Whether it names a root for sure and surprises, by which units have a `probability`, do not.
 
-        Who is quieter surprises others, and is told by what lasts alone.
+        Who is quieter surprises others, and is told by what lasts alone where these name another unit.
         """
+        other = probability.argmax() != self.probability.argmax()
         return self.probability.max() >= TUNING.slow_sure and (
-            self.kind == QUIET or probability.max() < TUNING.slow_named
+            (other and self.kind == QUIET) or probability.max() < TUNING.slow_named
         )
 
 
