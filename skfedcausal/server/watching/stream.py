@@ -137,23 +137,24 @@ class Standing(NamedTuple):
 
 def _standing(rows, new, closed, state):
     """Incidents that stand from now on, those of some that are `closed` and no longer judged, or that end."""
-    changed, standing = [], []
-    for one in state.standing:
-        ends = np.flatnonzero(one.usual_rows(rows)[new.first - rows.first :])
-        if not len(ends):
-            standing.append(one)
-            continue
-        incident, end = one.incident, new.first + int(ends[0])
-        end = max(end - GAP + 1, incident.verdict.last) if incident.after is None else incident.verdict.end
-        incident.verdict = replace(incident.verdict, settled=False, end=end)
-        changed.append(incident)
+    changed, standing, began = [], [], []
     for incident in closed:
         if incident.verdict.statistic == SLOW and incident.detected >= rows.first:
             unit = int(incident.verdict.probability.argmax())
             one = Standing(incident, strongest(rows.rare[incident.detected - rows.first, :, unit]), unit)
-            if not one.usual_rows(rows)[incident.detected - rows.first :].any():
+            judged = max(incident.detected + HORIZON, incident.last + GAP) + 1  # as far as any stream has come by now
+            if not one.usual_rows(rows)[incident.detected - rows.first : judged - rows.first].any():
                 incident.verdict = replace(incident.verdict, settled=True)
-                standing.append(one)
+                began.append((one, judged))
+    for one, first in [*((one, new.first) for one in state.standing), *began]:
+        ends = np.flatnonzero(one.usual_rows(rows)[first - rows.first :])
+        if not len(ends):
+            standing.append(one)
+            continue
+        incident, end = one.incident, first + int(ends[0])
+        end = max(end - GAP + 1, incident.verdict.last) if incident.after is None else incident.verdict.end
+        incident.verdict = replace(incident.verdict, settled=False, end=end)
+        changed.append(incident)
     state.standing = standing
     return changed
 
@@ -193,6 +194,8 @@ def _followed(server, new, state):
             stop = min(stop, row + LOOK - row % LOOK)
             here = slice(row - new.first, stop - new.first)
             follow(state.incidents, above[here], row, None if starts is None else starts[here])
+            for incident in (one.incident for one in state.standing if one.incident.after is None):
+                incident.after = next((i.detected for i in state.incidents if i.detected > incident.detected), None)
             if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
                 turn = Turn(stop, _point_after(server, state.incidents[-1], _recent(new, state, stop), state))
         is_learned = learning and stop % LOOK == 0 and stop >= min(learning.stop, learning.start + FORESEEN)
