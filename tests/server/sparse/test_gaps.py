@@ -241,7 +241,7 @@ def test_the_report_knows_of_levels_that_shift(many):
     """A shift of one unit, of which the plant knows: the report says of the record what it says without the shift."""
     _, gapped, truth = many
     shifted = {**gapped, "unit3": gapped["unit3"].copy()}
-    shifted["unit3"][750:] += 6 * truth.observation[3][:, 0]
+    shifted["unit3"][750:] += 12 * truth.observation[3][:, 0]
     server = fitted(shifted, truth).server_
     assert isinstance(server.plant_, SparsePlant)
     assert "unit3" in set(server.level_shifts_["unit"])
