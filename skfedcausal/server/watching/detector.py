@@ -61,6 +61,7 @@ class RootCauseServer:
     visited: Any = ()  # segments of the nominal record at levels of their own
     learner: Any = None  # what learns the plant, where it may be learned again from the rows of a stream
     _curved: Any = None  # which units act on which by their size
+    _acting: Any = None  # the same in any way, None where the plant knows of all
     _bends: Any = None  # CurvedResponse of a plant whose states act along curves
     slow: Any = None  # SlowWatch of a plant whose nominal record is long enough to tell what is rare in it
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
@@ -106,6 +107,8 @@ class RootCauseServer:
         self.monitor, self.model = learned.monitor, learned.monitor.model
         self.level, self._causes = learned.level, learned.causes
         self._curved = curved_causes(whole.x, rows.starts, self.slices) if self.is_whole else None
+        if self._curved is not None and getattr(plant, "regressor", None) is None:  # which knows curves by itself
+            self._acting = by_way_of_others(self._causes | self._curved)
         self.level.of_modes = self._response is not None and self._response.tells_modes
         self._usual = np.concatenate(learned.given).mean(axis=0)
         self._onset_rule = OnsetRule.learn(learned.given, self._usual, self.prior, self.monitor.energy.shared())
@@ -264,7 +267,7 @@ class RootCauseServer:
             moved, unsure, state.bends = self._bends.follow(*shown(record), state.bends)
             messages = self._bends.without(record, messages, moved)
             record = JointRecord.from_messages(messages, names=self.names)
-        spread = 1 + away.leverage[:, None] + unsure
+        spread = 1 + away.leverage[:, None] + np.minimum(unsure, TUNING.detector_most_unsure)
         wider = np.sqrt(spread).repeat(self.state_dims, axis=1)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
@@ -432,8 +435,7 @@ class RootCauseServer:
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
             if self._curved is not None:
-                acting = by_way_of_others(self._causes | self._curved)
-                probability = upstream(probability, reached, self._curved, acting)
+                probability = upstream(probability, reached, self._curved, self._acting)
         if lasting is not None and not noticed:
             levels = rows.levels[max(incident.detected - rows.first, 0)].max(axis=1)
             surprised = any(levels[k] > self.levels.thresholds[name] for k, name in enumerate(self.statistics))

@@ -209,12 +209,13 @@ def in_turn_of_alarms(probability, first_rows, disturbed):
 def upstream(probability, first_rows, curved, acting):
     """The probabilities of an incident where units act on the likeliest root in a way that the model does not know.
 
-    `curved`, (n_units, n_units), says which act on which so, and `acting` which in any way. That of these which was in
-    alarm no later than the root, or is out of its reach, and first, has most of its probability.
+    `curved`, (n_units, n_units), says which act on which so, and `acting` which in any way, None where that is not
+    asked. That of these which was in alarm no later than the root, or is out of its reach, and first, has most of its
+    probability.
     """
     root = int(probability.argmax())
-    own = first_rows[root]
-    earlier = curved[root] & (first_rows >= 0) & ((first_rows <= own) | (own < 0) | ~acting[:, root])
+    own, beyond = first_rows[root], False if acting is None else ~acting[:, root]
+    earlier = curved[root] & (first_rows >= 0) & ((first_rows <= own) | (own < 0) | beyond)
     sources = earlier & ~(curved & earlier).any(axis=1)
     if not sources.any():
         return probability
