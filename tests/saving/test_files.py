@@ -13,7 +13,9 @@ from numpy.lib import format as npy
 
 import skfedcausal
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, load, save
+from skfedcausal.datasets import make_granger_plant
 from skfedcausal.saving import ModelFileError, model, upgrades
+from skfedcausal.statespace.segments import Change
 from skfedcausal.versioned import InconsistentVersionWarning
 
 from . import kept
@@ -262,3 +264,19 @@ def _is_model_or_refused(path, data):
     path.write_bytes(data)
     with contextlib.suppress(ModelFileError):
         load(path)
+
+
+def test_rows_at_which_levels_shift_of_earlier_versions_are_sudden_changes():
+    (upgrade,) = upgrades.UPGRADES["OperatingPoint"]
+    assert upgrade({"steps": (3, 7)})["steps"] == (Change(3, 4), Change(7, 8))
+
+
+def test_a_plant_whose_levels_shift_is_kept(tmp_path):
+    X, _ = make_granger_plant(2, n_samples=1500, random_state=0)
+    X["unit0"] = X["unit0"] + 4 * (np.arange(1500) >= 700)[:, None]
+    fitted = FederatedGrangerEstimator().fit(X)
+    assert len(fitted.server_.level_shifts_)
+    skfedcausal.save(fitted, tmp_path / "plant.skfc")
+    kept = skfedcausal.load(tmp_path / "plant.skfc")
+    assert kept.links_.equals(fitted.links_)
+    assert kept.score(X) == fitted.score(X)

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+import skfedcausal
 from skfedcausal import FederatedRCADetector
 
 from ._rows import evidence
@@ -110,3 +111,13 @@ def test_a_detector_with_curves_is_kept(detector):
     new = record("size", 4, 300, [(150, 0)])
     again = pickle.loads(pickle.dumps(detector))
     assert again.incidents(new).equals(detector.incidents(new))
+
+
+def test_a_detector_along_curves_is_kept_with_where_its_stream_stands(detector, tmp_path):
+    known, rest = record("size", 2, 200), record("size", 3, 200)
+    detector.reset()
+    detector.update(known)
+    skfedcausal.save(detector, tmp_path / "detector.skfc")
+    kept = skfedcausal.load(tmp_path / "detector.skfc")
+    np.testing.assert_array_equal(kept.update(rest), detector.update(rest))
+    assert bends_of(kept) is not None
