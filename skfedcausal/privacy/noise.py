@@ -107,7 +107,7 @@ class UnitNoise:
     >>> mechanism = GaussianMechanism(epsilon=6, delta=1e-6, clip_norm=25, event_radius=3)
     >>> noise = mechanism.noise_of("boiler", np.zeros((500, 2)))
     >>> noise.bounds.clip, noise.variance.shape
-    (25, (2,))
+    (25.0, (2,))
     """
 
     bounds: Bounds
