@@ -80,9 +80,13 @@ def _add_links(page, ranked, later, correction):
         if len(graded) > _FIRST_ROWS:
             page.table(graded_table(graded.iloc[_FIRST_ROWS:]), folded=f"{len(graded) - _FIRST_ROWS} more links")
         page.text(_GRADES, WORTH)
-    columns = [c for c in _COLUMNS + _DELAYS * later if c in ranked]
+    columns = [c for c in _COLUMNS + _DELAYS[:1] * later if c in ranked]
     pairs = f"The first {_MOST_ROWS} of {len(ranked)} pairs" if len(ranked) > _MOST_ROWS else f"All {len(ranked)} pairs"
-    page.table(ranked[columns].head(_MOST_ROWS), folded=f"{pairs}, with the likelihood tests")
+    shown = ranked.head(_MOST_ROWS)
+    if later:
+        ends = shown[list(_DELAYS)].itertuples(index=False)
+        shown = shown.assign(delay=[f"{a:.0f} ({b:.0f} to {c:.0f})" if a == a else "" for a, b, c in ends])
+    page.table(shown[columns], folded=f"{pairs}, with the likelihood tests")
     delay = "Delay: the first time step in which the cause acts, with its 90% interval; the norm covers all steps."
     page.text(
         "Norm: how far one standard deviation of the cause's states moves the effect's states one step later "

@@ -84,7 +84,7 @@ def test_a_whole_run_and_no_second_one_with_other_lags(plant, capfd):
     for process in sites:
         process.kill()
         process.wait()
-    assert "answers once" in (plant / "home-mill" / "errors.log").read_text()
+    assert "answers only once" in (plant / "home-mill" / "errors.log").read_text()
 
 
 ZONES = ("Z1", "Z2", "Z3", "Z4", "Z5")
