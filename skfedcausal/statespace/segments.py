@@ -50,15 +50,7 @@ class Change(NamedTuple):
         return ((np.asarray(rows) - self.start + 1) / (self.stop - self.start)).clip(0.0, 1.0)
 
 
-class Segment(NamedTuple):
-    """Rows from `start` to before `stop` at one of the levels, numbered as they come."""
-
-    start: int
-    stop: int
-    level: int
-
-
-def find_changes(x, starts, *, chance=CHANCE, known=None, present=None, sections=None):
+def find_changes(x, starts, *, chance=CHANCE, known=None, present=None):
     """Changes of the level of series, in their order.
 
     Parameters
@@ -72,34 +64,14 @@ def find_changes(x, starts, *, chance=CHANCE, known=None, present=None, sections
         Series that act on these beside their past.
     present : ndarray of shape (n_samples,) or None
         Rows in which the series were measured, None for all.
-    sections : tuple of int or None
-        First rows of the parts with levels of their own, at whose ends changes end, None for those of the episodes.
 
     Returns
     -------
     list of Change
         Empty without any, and of records too short to tell.
     """
-    record = LevelRegression.of(x, starts, known=known, present=present, sections=sections)
+    record = LevelRegression.of(x, starts, known=known, present=present)
     return [] if record is None else record.changes(chance)
-
-
-def segments_of(x, starts):
-    """Segments at the levels of states (n_samples, n), without the rows in which they settle; none if it is one."""
-    record = LevelRegression.of(x, starts, sections=(0,))
-    changes = [] if record is None else record.changes()
-    if not changes:
-        return []
-    levels = record.levels(changes)
-    begins, ends = [0, *(change.stop - 1 for change in changes)], [*(change.start for change in changes), len(x)]
-    found = []
-    for a, b, level in zip(begins, ends, levels, strict=True):
-        for start, stop in episodes(sorted({a, *(s for s in starts if a < s < b)}), b):
-            first = start + (min(TUNING.segments_settling, (stop - start) // 4) if start == a and a > 0 else 0)
-            if stop - first >= TUNING.segments_least:
-                found.append(Segment(first, stop, level))
-    sizes = np.bincount(levels, np.subtract(ends, begins))
-    return found if 1 < len(sizes) <= TUNING.segments_most_levels and sizes.min() >= TUNING.segments_visited else []
 
 
 class _Sums(NamedTuple):
@@ -116,25 +88,24 @@ class LevelRegression:
     `past` (n_rows, q) is an orthonormal basis of that, and changes count by what of them is beside it.
     """
 
-    def __init__(self, rows, errors, past, starts, sections, n_samples):
+    def __init__(self, rows, errors, past, starts, n_samples):
         self.rows, self.errors, self.past, self.n_samples = rows, errors, past, n_samples
-        self._starts, self._sections = starts, [*sections, n_samples]
+        self._starts, self._borders = starts, [*starts, n_samples]
         self._k = errors.shape[1]
         self._walk = np.zeros((len(rows) + 1, self._k + past.shape[1]))  # sums over the rows before each
         np.cumsum(errors, axis=0, out=self._walk[1:, : self._k])
         np.cumsum(past, axis=0, out=self._walk[1:, self._k :])
 
     @classmethod
-    def of(cls, x, starts, *, known=None, present=None, sections=None):
+    def of(cls, x, starts, *, known=None, present=None):
         """From series (n_samples, n), None where these are too many for their rows; see :func:`find_changes`."""
-        sections = starts if sections is None else sections
         n_known = 0 if known is None else (TUNING.segments_memory + 1) * known.shape[1]
         n_lags, lead = (_UNDER_INPUTS, TUNING.segments_memory) if n_known else (_LAGS, _LAGS)
         rows = np.concatenate([np.arange(min(a + lead, b), b) for a, b in episodes(starts, len(x))])
         if present is not None:
             rows = rows[np.all([present[rows - lag] for lag in range(n_lags + 1)], axis=0)]
         n_blocks = min(TUNING.segments_most_blocks, len(rows) // TUNING.segments_block)
-        n_coefficients = len(sections) + (n_lags + 1) * x.shape[1] + n_known + n_blocks
+        n_coefficients = len(starts) + (n_lags + 1) * x.shape[1] + n_known + n_blocks
         if n_blocks < 2 or len(rows) < TUNING.segments_per_coefficient * n_coefficients:
             return None
         level = column_mean(x)
@@ -142,15 +113,15 @@ class LevelRegression:
         now, *before = (x[rows - lag] for lag in range(n_lags + 1))
         before.append(_smoothed(x, starts)[rows - 1])
         before += [known[rows - lag] for lag in range(TUNING.segments_memory + 1)] if n_known else []
-        lagged, inside = np.column_stack(before), np.zeros((len(rows), len(sections)))
-        borders = np.searchsorted(rows, [*sections, len(x)])
-        for section, (a, b) in enumerate(zip(borders[:-1], borders[1:], strict=True)):
+        lagged, inside = np.column_stack(before), np.zeros((len(rows), len(starts)))
+        borders = np.searchsorted(rows, [*starts, len(x)])
+        for k, (a, b) in enumerate(zip(borders[:-1], borders[1:], strict=True)):
             if a < b:
                 lagged[a:b] -= column_mean(lagged[a:b])
-                inside[a:b, section] = 1 / np.sqrt(b - a)
+                inside[a:b, k] = 1 / np.sqrt(b - a)
         past = np.hstack([inside, _whitened(lagged) / np.sqrt(len(rows))])
         errors = _whitened(now - past @ (past.T @ now), 1.0)
-        return cls(rows, errors, past, starts, sections, len(x)) if errors.size else None
+        return cls(rows, errors, past, starts, len(x)) if errors.size else None
 
     def changes(self, chance=CHANCE):
         """Changes that are clear, in their order."""
@@ -173,23 +144,23 @@ class LevelRegression:
 
     # -- sums over rows ------------------------------------------------------------------------------
 
-    def _section(self, change):
-        """First and last row, and one, of the part that a change is in."""
-        k = int(np.searchsorted(self._sections, change.start, side="right"))
-        return self._sections[k - 1], self._sections[k]
+    def _episode(self, change):
+        """First row of the episode that a change is in, and the one after its last."""
+        k = int(np.searchsorted(self._borders, change.start, side="right"))
+        return self._borders[k - 1], self._borders[k]
 
     def _paths(self, changes, rows):
         """Changes in some of the rows, (n_rows, n_changes)."""
         columns = np.zeros((len(rows), len(changes)))
         for column, change in zip(columns.T, changes, strict=True):
-            first, last = np.searchsorted(rows, [change.start, self._section(change)[1]])
+            first, last = np.searchsorted(rows, [change.start, self._episode(change)[1]])
             column[first:last] = change.path(rows[first:last])
         return columns
 
     def _sums(self, changes):
         """`_Sums` of changes in their order."""
-        m, sections = len(changes), np.searchsorted(self._sections, [change.start for change in changes], side="right")
-        ends = np.searchsorted(self.rows, np.array(self._sections)[sections])
+        m, after = len(changes), np.searchsorted(self._borders, [change.start for change in changes], side="right")
+        ends = np.searchsorted(self.rows, np.array(self._borders)[after])
         # a ramp is the mean of steps at each of its rows
         steps = np.array([row for change in changes for row in range(change.start, change.stop)], dtype=int)
         durations = np.array([change.stop - change.start for change in changes], dtype=int)
@@ -220,7 +191,7 @@ class LevelRegression:
         found, length = [], max(TUNING.segments_block, self.n_samples // TUNING.segments_most_blocks)
         for a, b in episodes(self._starts, self.n_samples):
             found += np.linspace(a, b, max((b - a) // length, 1), endpoint=False).astype(int).tolist()
-        apart = np.abs(np.subtract.outer(found, self._sections)).min(axis=1) >= SHORTEST
+        apart = np.abs(np.subtract.outer(found, self._borders)).min(axis=1) >= SHORTEST
         return [Change(row, row + 1) for row, is_apart in zip(found, apart, strict=True) if is_apart]
 
     def _may_change(self, candidates, bar):
@@ -255,33 +226,6 @@ class LevelRegression:
             changes.pop(worst)
         return []
 
-    def levels(self, changes, chance=CHANCE):
-        """Numbers of the levels before, between and behind changes: those that may be the same are one."""
-        sums, m, n = self._sums(changes), len(changes), len(self.rows)
-        inverse = np.linalg.pinv(sums.squares, hermitian=True)
-        left = (1 + _SMALL) * np.eye(self._k) - sums.products.T @ inverse @ sums.products / n
-        precision, bar = np.linalg.inv(left), float(chdtri(self._k, chance / n))
-        groups = [[k] for k in range(m + 1)]
-        while len(groups) > 1:
-            # a change enters the level behind it and leaves the one before it
-            indicators = np.zeros((m + 1, len(groups) - 1))
-            for column, group in enumerate(groups[1:]):
-                indicators[group, column] = 1.0
-            entered = np.diff(indicators, axis=0)
-            known = np.linalg.pinv(entered.T @ sums.squares @ entered, hermitian=True)
-            effects = np.vstack([np.zeros(self._k), known @ (entered.T @ sums.products)])
-            known = np.pad(known, ((1, 0), (1, 0)))
-            apart = effects[:, None] - effects[None]
-            variance = known.diagonal()[:, None] + known.diagonal() - 2 * known
-            squares = np.einsum("abi,ij,abj->ab", apart, precision, apart) / np.maximum(variance, np.finfo(float).tiny)
-            np.fill_diagonal(squares, np.inf)
-            a, b = sorted(np.unravel_index(squares.argmin(), squares.shape))
-            if n * np.log1p(squares[a, b] / n) > bar:
-                break
-            groups[a] += groups.pop(b)
-        groups.sort(key=min)
-        return [next(j for j, group in enumerate(groups) if k in group) for k in range(m + 1)]
-
     # -- where they are ------------------------------------------------------------------------------
 
     def _moved(self, changes):
@@ -289,7 +233,7 @@ class LevelRegression:
         changes = list(changes)
         window = max(_WINDOW, 2 * self.n_samples // TUNING.segments_most_blocks)
         for k, change in enumerate(changes):
-            first, end = self._section(change)
+            first, end = self._episode(change)
             before = [other.stop + SHORTEST for other in changes[:k] if first <= other.start]
             low = max([first + SHORTEST, change.start - window, *before])
             high = min(end - SHORTEST, change.stop + window)
@@ -298,7 +242,7 @@ class LevelRegression:
         return changes
 
     def _best(self, others, low, high, end):
-        """The change between two rows, of the section that ends before `end`, that explains most beside others."""
+        """The change between two rows, of the episode that ends before `end`, that explains most beside others."""
         n, k = len(self.rows), self._k
         places, last = np.searchsorted(self.rows, np.arange(low, high)), np.searchsorted(self.rows, end)
         steps, left = self._walk[last] - self._walk[places], np.eye(k)

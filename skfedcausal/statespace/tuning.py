@@ -89,19 +89,13 @@ class Tuning:
     ring_least_bits: int = 12
     ring_limb: int = 22
 
-    # rows of an average of the past beside them, since noise of sensors hides slow states from few lags,
+    # rows of an average of the past beside the lags, since noise of sensors hides slow states from few lags, and rows
+    # for which inputs act: what an input does in later rows looks like a change of level from few of them
     segments_memory: int = 8
-    # and rows for which inputs act: what an input does in later rows looks like a change of level from few of them
     segments_block: int = 50
     segments_most_blocks: int = 60  # rows between the first candidates, and how many of these there are at most
     segments_per_coefficient: int = 4  # rows for each coefficient of an equation at least
     segments_passes: int = 4
-    segments_ahead: float = 1.1  # times what slow waves explain that changes have to explain
-    segments_visited: int = 120  # rows of a level at least
-    # rows after a switch that are not of the level yet, at most a quarter of those until the next one
-    segments_settling: int = 40
-    segments_least: int = 20  # rows of a segment, where an episode begins or ends beside a switch
-    segments_most_levels: int = 4  # of a record that is cut into segments
     segments_rounding: float = 1e-12  # of the mean of values, that differences of them are not told from
     segments_seldom: float = 0.01  # of all candidates together, where there is no change
 

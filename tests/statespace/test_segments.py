@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal.statespace import segments
-from skfedcausal.statespace.segments import Change, LevelRegression, find_changes, segments_of
+from skfedcausal.statespace.segments import Change, LevelRegression, find_changes
 
 CHANGES = [(40, 41), (100, 160), (130, 131), (150, 170), (450, 480), (600, 601), (700, 800), (720, 820)]
 
@@ -116,10 +116,10 @@ def test_what_known_series_do_is_no_change():
     assert find_changes(x, (0,), known=switch) == []
 
 
-def test_episodes_have_levels_of_their_own_unless_sections_are_wider():
+def test_episodes_have_levels_of_their_own():
     x = autoregression(0, 2000, pole=0.3, k=6) + 3.0 * (np.arange(2000) >= 1000)[:, None]
     assert find_changes(x, (0, 1000)) == []
-    (change,) = find_changes(x, (0, 1000), sections=(0,))
+    (change,) = find_changes(x, (0,))
     assert (change.start, change.stop) == (1000, 1001)
 
 
@@ -136,76 +136,3 @@ def test_short_records_and_constants_say_nothing():
     assert find_changes(autoregression(0, 99), (0,)) == []
     for value in (0.0, 0.1, 1e6):
         assert find_changes(np.full((1500, 3), value), (0,)) == []
-
-
-# -- segments of a record at levels of its own, as a detector reads them -----------------------------
-
-
-def plant(seed, n_rows, push, n=6, radius=0.9):
-    """States of a stable autoregression whose noise has standard deviation one, pushed (n_rows,) in a direction."""
-    rng = np.random.default_rng(seed)
-    A = rng.standard_normal((n, n))
-    A *= radius / np.abs(np.linalg.eigvals(A)).max()
-    direction = rng.standard_normal(n)
-    noise = rng.standard_normal((n_rows, n)) + np.multiply.outer(push, direction / np.linalg.norm(direction))
-    x = np.zeros((n_rows, n))
-    for t in range(1, n_rows):
-        x[t] = A @ x[t - 1] + noise[t]
-    return x
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_switch_is_found_where_it_is(seed):
-    found = segments_of(plant(seed, 1500, 2.0 * (np.arange(1500) >= 1000)), (0,))
-    assert [stretch.level for stretch in found] == [0, 1]
-    assert abs(found[0].stop - 1000) <= 5
-    assert found[0].start == 0
-    assert found[1].stop == 1500
-    assert found[1].start == found[0].stop + 40  # rows in which the plant settles
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_level_that_is_visited_again_is_the_same(seed):
-    x = plant(seed, 2000, 1.0 * (np.arange(2000) // 500 % 2))
-    assert [stretch.level for stretch in segments_of(x, (0,))] == [0, 1, 0, 1]
-    x = plant(seed, 2000, 1.5 * np.array([0, 1, -1, 0])[np.arange(2000) // 500])
-    assert [stretch.level for stretch in segments_of(x, (0,))] == [0, 1, 2, 0]
-
-
-def test_stretches_end_with_their_episodes():
-    x = np.concatenate([plant(0, 500, np.zeros(500)), plant(0, 1000, 1.0 * (np.arange(1000) >= 500))])
-    found = segments_of(x, (0, 500))
-    assert [stretch.level for stretch in found] == [0, 0, 1]
-    assert (found[0].stop, found[1].start) == (500, 500)
-
-
-@pytest.mark.parametrize("radius", [0.5, 0.9, 0.99])
-def test_steady_plants_visit_no_levels(radius):
-    for seed in range(20):
-        assert segments_of(plant(seed, 1500, np.zeros(1500), radius=radius), (0,)) == []
-
-
-@pytest.mark.medium
-def test_what_drifts_visits_no_levels():
-    for seed in range(20):
-        rng = np.random.default_rng(100 + seed)
-        assert segments_of(plant(seed, 2000, np.cumsum(rng.standard_normal(2000)) / 45), (0,)) == []
-        assert segments_of(plant(seed, 2000, np.linspace(0, 1.5, 2000)), (0,)) == []
-        walk = np.cumsum(rng.standard_normal((2000, 6)), axis=0) / 45  # of the sensors, not of what drives them
-        assert segments_of(plant(seed, 2000, np.zeros(2000)) + walk, (0,)) == []
-
-
-def test_short_records_say_nothing():
-    assert segments_of(plant(0, 150, np.zeros(150)), (0,)) == []
-    assert segments_of(np.zeros((0, 3)), (0,)) == []
-
-
-def test_states_that_determine_each_other_or_never_move_count_once():
-    x = plant(0, 1500, 2.0 * (np.arange(1500) >= 1000))
-    once, rng = segments_of(x, (0,)), np.random.default_rng(0)
-    assert once
-    for k in range(1, 6):  # what is left of them beside the others is rounding, and differs between processors
-        twice = np.column_stack([x, x @ rng.standard_normal((6, k)), np.full((1500, 2), 0.1 * k)])
-        assert segments_of(twice[:, rng.permutation(8 + k)], (0,)) == once
-    for value in (0.0, 0.1, 1.0):
-        assert segments_of(np.full((1500, 3), value), (0,)) == []

@@ -231,13 +231,12 @@ def positive_factor(matrix, largest_ridge=1.0):
 
     What nothing is known of, a row of zeros, counts as known next to nothing beside what least is known of.
     """
-    diagonal, ridge = np.arange(len(matrix)), _RIDGE
-    known = matrix.diagonal()
-    floor = np.where(known == 0, known[known > 0].min(initial=np.inf), 0.0) if (known == 0).any() else 0.0
+    diagonal, known, ridge = np.arange(len(matrix)), matrix.diagonal(), _RIDGE
+    least = known[known > 0].min() if (known > 0).any() else 0.0
     while True:
         ridged = np.array(matrix, order="F")
         ridged[diagonal, diagonal] *= 1 + ridge
-        ridged[diagonal, diagonal] += ridge * floor
+        ridged[diagonal, diagonal] += ridge * least * (known == 0)
         try:
             return cho_factor(ridged, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:

@@ -293,52 +293,6 @@ def likelihood_ratios(scores, information, columns=slice(None)):
     return np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
 
 
-def best_onset(model, u, shortest):
-    """Row where a step that lasts explains the scaled innovations of an episode best, their mean left free.
-
-    At least `shortest` rows lie before the step, and as many from it on.
-    """
-    n = len(u)
-    F, W = model.carry, model.weight
-    settled = 1
-    power = F
-    while np.abs(power).max() > _SETTLED and settled < n:
-        power, settled = power @ F, settled + 1
-    answers = responses(F, settled)
-    weighed = W @ answers
-    table = np.cumsum(np.swapaxes(answers, 1, 2) @ weighed, axis=0)
-    whole = model.held.T @ W @ model.held
-    root = np.linalg.cholesky(np.linalg.inv(n * whole))
-    cross_table, cross = np.cumsum(np.swapaxes(weighed, 1, 2), axis=0) @ (model.held @ root), whole @ root
-    rows = np.arange(shortest, n - shortest + 1)
-    left = n - rows  # rows from the onset on
-    n_settled = int(np.count_nonzero(left >= settled))
-
-    def by_row(table, more):
-        found = np.multiply.outer(more, np.maximum(left - settled, 0))
-        found[..., :n_settled] += table[-1, ..., None]
-        found[..., n_settled:] += np.moveaxis(table[left[n_settled:] - 1], 0, -1)
-        return found
-
-    M, C = by_row(table, whole), by_row(cross_table, cross)
-    M -= np.einsum("iat,jat->ijt", C, C)
-    level = root.T @ (model.held.T @ u.sum(axis=0))
-    b = step_scores(model, u)[rows].T - np.einsum("iat,a->it", C, level)
-    return int(rows[quadratic_forms(b, M).argmax()])
-
-
-def quadratic_forms(b, M):
-    """``b' M^-1 b`` of many small vectors (n, k) and matrices (n, n, k), element by element for all, in their place."""
-    n, total = len(b), np.zeros(b.shape[1])
-    for i in range(n):  # Gauss's elimination
-        total += b[i] ** 2 / M[i, i]
-        for j in range(i + 1, n):
-            factor = M[j, i] / M[i, i]
-            b[j] -= factor * b[i]
-            M[j, i + 1 :] -= factor * M[i, i + 1 :]
-    return total
-
-
 def responses(F, n_steps, n=None):
     """``G_k = I + F + ... + F^k`` for k = 0, ..., n_steps - 1, of the first n states to themselves."""
     n = len(F) if n is None else n

@@ -7,7 +7,6 @@ from numpy.testing import assert_allclose
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
     Signatures,
-    best_onset,
     bias_information,
     likelihood_ratios,
     ramp_ratios,
@@ -161,34 +160,6 @@ def test_faults_that_start_early_in_a_longer_window_have_its_ratios(plant):
     ratios = long.ratios(scores[:7], n_after=T - 7)
     for k, columns in enumerate(candidates):
         assert_allclose(ratios[k], likelihood_ratios(scores, information, columns)[:7], rtol=1e-9)
-
-
-@pytest.mark.parametrize("radius", [0.0, 0.3, 0.97, "one slow state"])
-def test_best_onset_is_that_of_least_squares_on_signatures(plant, radius):
-    """Innovations regressed on the signature of a step and on that of a level of the whole episode."""
-    A, Q, C, R, _ = plant
-    A = np.diag([0.0, 0.0, 0.9, 0.0]) if isinstance(radius, str) else A / 0.8 * radius
-    model = InnovationModel(A, Q, C.T @ np.linalg.solve(R, C))
-    rng, n_rows, shortest = np.random.default_rng(2), 40, 4
-    W = model.weight
-    root = np.linalg.cholesky(W)
-    responses = [np.eye(N)]
-    for _ in range(n_rows):
-        responses.append(np.eye(N) + model.carry @ responses[-1])
-    white = np.linalg.inv(root)
-    level = np.concatenate([white @ W @ model.held] * n_rows)
-    for _ in range(25):
-        u = rng.standard_normal((n_rows, N)) @ root.T
-        y = (u @ white.T).ravel()
-        gains = []
-        for onset in range(n_rows):
-            step = np.zeros((n_rows, N, N))
-            for t in range(onset, n_rows):
-                step[t] = white @ W @ responses[t - onset]
-            D = np.hstack([level, step.reshape(-1, N)])
-            gains.append(y @ D @ np.linalg.lstsq(D, y, rcond=None)[0])
-        allowed = range(shortest, n_rows - shortest + 1)
-        assert best_onset(model, u, shortest) == max(allowed, key=gains.__getitem__)
 
 
 def test_candidates_of_one_number_of_states_have_windows_as_long_as_any(plant):
