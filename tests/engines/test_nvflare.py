@@ -164,7 +164,7 @@ def test_garbage_an_old_packet_and_silence_are_refused_and_nothing_hangs(federat
     _, plant = federation.run("hostile", text)
     lost = pd.read_csv(federation.folder / "out/hostile/lost_units.csv")
     assert list(lost["unit"]) == ["unit2"] * 3
-    reasons = ["refused .*magic number", "refused .*sent again", "timeout|client-error"]
+    reasons = ["refused .*magic number", "refused .*late or misrouted", "timeout|client-error"]
     for reason, expected in zip(lost["reason"], reasons, strict=True):
         assert pd.Series(reason).str.contains(expected).all(), reason
     here = FederatedGrangerEstimator(
