@@ -23,6 +23,7 @@ from skfedcausal import (
 )
 from skfedcausal.containers import stack_clients
 from skfedcausal.datasets import load_tep, make_granger_plant
+from skfedcausal.federation import ExactStatesWarning
 
 from .statespace._reference import Plant, statsmodels_moments
 
@@ -244,6 +245,14 @@ def test_a_unit_that_never_moves_is_left_out_by_name_and_changes_nothing():
     pd.testing.assert_frame_equal(with_it.links_, alone.links_)
     assert with_it.predict(still).shape == (800, 24)
     assert with_it.score(still) == alone.score(X)
+
+
+def test_a_unit_whose_states_tell_its_sensors_is_named_by_the_fit_and_its_plan():
+    X, _ = make_granger_plant(3, n_samples=400, random_state=0)
+    X["pump"] = X["unit1"][:, :1]
+    X["twin"] = np.c_[X["unit0"][:, 0], 2 * X["unit0"][:, 0], np.full(400, 7.0)]
+    with pytest.warns(ExactStatesWarning, match="The states of 'pump' and 'twin' are as many as the sensors"):
+        assert FederatedGrangerEstimator().plan(X).attrs["exact"] == ["pump", "twin"]
 
 
 def test_a_plant_that_never_moves_is_refused():

@@ -11,11 +11,11 @@ import pandas as pd
 from ..beside import beside
 from ..callers import warn
 from ..containers import check_lengths, constant_columns, episode_starts
+from ..containers.arrays import n_moving
 from ..containers.layout import SEPARATOR, listed, refuse_unknown
 from ..containers.modes import mode_codes, mode_indicators, modes_in, warn_of_mode
 from ..message.clock import Clock
 from ..statespace.episodes import episodes
-from .tuning import TUNING
 from .watching import Batch
 from .worker import UnitWorker
 
@@ -25,22 +25,6 @@ _SUFFIXES = (".csv", ".txt", ".parquet", ".npy")
 
 class SettingsError(ValueError):
     """A settings file that cannot be used: says which key, what was found and what is expected."""
-
-
-def n_moving(Y):
-    """Sensors of a record that say something of their own: none for constants, one for copies, no sums of others.
-
-    By some thousand rows of a long one.
-    """
-    Y = np.asarray(Y[:: -(-len(Y) // _CHUNK)])
-    spread = np.nanstd(Y, axis=0)
-    moves = spread > TUNING.site_record_still * np.nanmax(np.abs(Y), axis=0, initial=0.0)
-    left = (Y[:, moves] - np.nanmean(Y[:, moves], axis=0)) / spread[moves]
-    return (
-        int(np.linalg.matrix_rank(np.nan_to_num(left), tol=TUNING.site_record_still * np.sqrt(Y.size)))
-        if moves.any()
-        else 0
-    )
 
 
 @dataclass(frozen=True)

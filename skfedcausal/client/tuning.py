@@ -95,9 +95,6 @@ class Tuning:
     shifts_axes: int = 3  # directions in which sensors vary most together, in which shifts are looked for
     shifts_alike: float = 1e-9  # share of the largest singular value below which paths are alike
 
-    # share of their size that sensors move at least, and that one has that is no sum of others
-    site_record_still: float = 1e-9
-
     unit_model_floor: float = 0.05  # share of the variance of the states that their past explains at least
 
     watching_share: float = 0.1  # of a step

@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from ..callers import warn
+from ..containers.arrays import n_moving
+from ..containers.layout import listed
+from ..federation.policy import ExactStatesWarning
 from ..federation.transport import Site
 from ..privacy.gaussian import bounds_of
 from ..privacy.noise import into_ball
@@ -99,6 +103,21 @@ def new_units(plant, templates, augmenter, noise, *, training=(), home=None):
         )
         sites[name] = Site(worker)
     return sites
+
+
+def warn_of_exact_states(plant, slices):
+    """Names of units whose states, at `slices` of the plant's, tell their sensors exactly; a warning names them."""
+    sizes = {name: part.stop - part.start for name, part in slices.items()}
+    records = dict(zip(plant.names, plant.outputs, strict=True))
+    exact = [name for name, n_states in sizes.items() if 0 < n_moving(records[name]) <= n_states]
+    if exact:
+        warn(
+            f"The states of {listed(exact, 4)} are as many as the sensors that move: whoever receives them can compute "
+            "these sensors exactly. Nothing leaves this process; a site sends them only with `allow_exact = true` in "
+            "its policy. Give such a unit more sensors, or fewer states (`n_states` of its client).",
+            ExactStatesWarning,
+        )
+    return exact
 
 
 def kept_states(sites, quiet=False):

@@ -62,7 +62,7 @@ def _worst_case(worker, packet, n_sensors, settings):
             f"sums of products over rows: linear equations in each state for {settings.secure_sums.most:.0%} of its "
             "rows at most, as long as the dealer works together with nobody"
         )
-        return {"rank": 0, "n_sensors": n_sensors, "exact": False, "words": words, "inputs": False}
+        return {"rank": 0, "n_sensors": n_sensors, "exact": False, "words": words, "inputs": False, "refused": False}
     states = packet.arrays["z"].shape[1]
     policy = SitePolicy(states=states) if settings.one_way else settings.door
     if settings.is_monitored:  # who holds the key may ask for a message without what monitoring needs
@@ -75,7 +75,8 @@ def _worst_case(worker, packet, n_sensors, settings):
     n_inputs = 0 if inputs is None or settings.one_way else inputs.shape[1]  # nobody asks for their law one-way
     about = {"monitored": settings.is_monitored, "n_records": n_records, "n_inputs": n_inputs}
     worst = policy.worst_case(states, n_sensors, **about)
-    return {**vars(worst), "words": worst.in_words(), "inputs": inputs is not None}
+    refused = settings.privacy is None and 0 < n_sensors <= states and not settings.policy.allow_exact
+    return {**vars(worst), "words": worst.in_words(), "inputs": inputs is not None, "refused": refused}
 
 
 def _batch_sizes(worker, state, settings):
@@ -130,6 +131,12 @@ def _of_what(plan):
 
 
 def _never(plan):
+    if plan["worst_case"]["refused"]:
+        return (
+            "The policy refuses to send it: the states are as many as the sensors that move, which follow from them "
+            "exactly. Give the unit fewer states (`n_states` in [client]), noise ([privacy]) or secure sums, or "
+            "`allow_exact = true` in [policy] if the server may know its record."
+        )
     if plan["worst_case"]["exact"]:
         return "This policy does not keep rows of measurements at the site: see the worst case."
     return "Never: rows of measurements, names of sensors."

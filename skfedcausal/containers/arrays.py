@@ -208,6 +208,21 @@ def pick_columns(values, positions):
     return np.take(values, positions, axis=1)
 
 
+def n_moving(Y):
+    """Columns of an (n_samples, n_features) array that say something of their own: constants, copies, sums do not.
+
+    By some thousand rows of a long one.
+    """
+    Y = np.asarray(Y[:: max(-(-len(Y) // TUNING.arrays_enough), 1)])
+    Y = Y[:, np.isfinite(Y).any(axis=0)]
+    spread = np.nanstd(Y, axis=0)
+    moves = spread > TUNING.arrays_still * np.nanmax(np.abs(Y), axis=0, initial=0.0)
+    if not moves.any():
+        return 0
+    left = np.nan_to_num((Y[:, moves] - np.nanmean(Y[:, moves], axis=0)) / spread[moves])
+    return int(np.linalg.matrix_rank(left, tol=TUNING.arrays_still * np.sqrt(Y.size)))
+
+
 def constant_columns(Y: np.ndarray) -> np.ndarray:
     """Find columns that never change.
 

@@ -10,6 +10,8 @@ class Tuning:
     arrays_probes: int = 64  # rows that tell most columns apart
     arrays_fewest: int = 20  # values that two columns have in common at least
     arrays_equal: float = 0.999  # share of the rows in common: all of a few
+    arrays_still: float = 1e-9  # share of its size that a column moves at least, and that one has that is no sum
+    arrays_enough: int = 2**14  # rows that tell which columns move
     arrays_fewest_levels: int = 10  # switches and set points are equal by chance
 
     modes_fewest_rows: int = 10  # of a mode that a level can be learned from

@@ -28,6 +28,7 @@ from ..client.units import (
     new_units,
     released,
     units_alone,
+    warn_of_exact_states,
     without_silent,
 )
 from ..client.worker import check_takes_noise
@@ -264,6 +265,8 @@ class FederatedEstimator(
             name: np.diag(noise.variance) for name, noise in self._noise.items() if name in server.names_
         }
         self.communication_ = self.ledger_.communication(raw_bytes)
+        told = mechanism is None and getattr(server, "dealer", None) is None
+        self._exact_units = warn_of_exact_states(plant, self.state_slices_) if told else []
         self._store_promise(plant.n_samples)
         self._store_fit(server, exchange)
         return self
@@ -389,7 +392,8 @@ class FederatedEstimator(
         DataFrame
             One row per unit and kind of packet: ``client, direction`` ("up": it would leave the unit), ``op,
             purpose, packets, bytes, fields``. ``attrs`` holds ``bytes_up, bytes_down, raw_bytes, rounds`` and
-            ``privacy``, the promise that would be made about this fit.
+            ``privacy``, the promise that would be made about this fit, and ``exact``, the units whose states are as
+            many as their sensors that move, so that these follow from what is sent.
 
         Examples
         --------
@@ -406,6 +410,7 @@ class FederatedEstimator(
         plan, sums = trial.ledger_.table, trial.communication_
         plan.attrs |= {name: sums[name] for name in ("bytes_up", "bytes_down", "raw_bytes", "rounds")}
         plan.attrs["privacy"] = trial.privacy_statement_
+        plan.attrs["exact"] = trial._exact_units
         return plan
 
     # -- privacy ---------------------------------------------------------------------------------

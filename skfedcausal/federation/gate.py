@@ -51,6 +51,9 @@ class Gate:
         What is answered. None: one fit, in one round, of the first run.
     account : callable, default=None
         Gives the head of the site's account of privacy, for the ledger.
+    n_sensors : int, default=None
+        Sensors of the record that move: as many states leave only where the policy has `allow_exact`. None where
+        states cannot tell the record.
 
     Raises
     ------
@@ -94,6 +97,7 @@ class Gate:
         after=None,
         policy=None,
         account=None,
+        n_sensors=None,
     ):
         self.name = name
         self.worker = worker
@@ -113,7 +117,7 @@ class Gate:
         self.closed = False
         self.waiting = None  # run and number of the question to which there was nothing to say yet
         self._key, self._max_frame, self._fingerprint = key, max_frame, fingerprint
-        self._after = after
+        self._after, self._n_sensors = after, n_sensors
         self._sequence = 0  # the last number of the run
         self._done = Answered()  # operations that were answered in it
 
@@ -205,7 +209,7 @@ class Gate:
         answer, state = self._handled(packet)
         if answer.op == NOTHING:
             return sequence, None
-        self.policy.check_answer(self.name, packet, answer, self._done)
+        self.policy.check_answer(self.name, packet, answer, self._done, self._n_sensors)
         head = self.ledger.head_before(run, sequence)
         return sequence, self._released(sequence, packet, payload, answer, state, head)
 
@@ -238,7 +242,7 @@ class Gate:
             raise
         except Exception as error:
             return self._failed(self.run, sequence, packet, head, "client-error", type(error).__name__)
-        self.policy.check_answer(self.name, packet, answer, self._done)
+        self.policy.check_answer(self.name, packet, answer, self._done, self._n_sensors)
         try:
             return self._released(sequence, packet, payload, answer, state, head, again)
         except ByteLimitError as error:

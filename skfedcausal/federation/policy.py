@@ -55,6 +55,13 @@ _DISTANCES = frozenset(("message", "flag"))
 _STATES = ("z", "filtered", "augmented", "predicted", "sensors")  # series of states in answers
 
 
+class ExactStatesWarning(UserWarning):
+    """States of a unit are as many as its sensors that move, so that these sensors follow from them exactly.
+
+    A fit in one process may do so; a site needs `allow_exact` in its policy.
+    """
+
+
 class PolicyError(RuntimeError):
     """What a site's policy does not allow; nothing was computed or sent.
 
@@ -77,6 +84,8 @@ def allowing(rule, op):
         "it with a higher limit",
         "rows": "the answer has more than `rows` of its [policy]; the site would allow it with a higher limit",
         "states": "the answer has more than `states` of its [policy]; the site would allow it with a higher limit",
+        "allow_exact": "its states are as many as its sensors that move, which follow from them exactly; the site "
+        "would allow it with `allow_exact = true` in its [policy], or send fewer states (`n_states` of [client])",
         "once": "a fit asks for it once, before all other questions where rows are left out, and about most rows; "
         f'the site would allow more with "{op}" in `operations` of its [policy]',
         "answers": "its record was answered about, and `answers` of its [secure_sums] is used up; a run that broke off "
@@ -87,7 +96,7 @@ def allowing(rule, op):
 
 
 _LIMITS = ("total_bytes", "rows", "states")
-RULES = ("operations", "once", "rounds", "runs", "answers", "most", *_LIMITS)
+RULES = ("operations", "once", "rounds", "runs", "answers", "most", "allow_exact", *_LIMITS)
 
 
 class Answered(Counter):
@@ -137,6 +146,9 @@ class SitePolicy:
         Most rows that one answer may be about.
     states : int or None
         Most states that an answer may have.
+    allow_exact : bool
+        Whether states may leave that are as many as the sensors of the unit that move: these sensors follow from them
+        exactly, so by default they do not.
 
     See Also
     --------
@@ -171,8 +183,11 @@ class SitePolicy:
     total_bytes: int | None = None
     rows: int | None = None
     states: int | None = None
+    allow_exact: bool = False
 
     def __post_init__(self):
+        if not isinstance(self.allow_exact, bool):
+            raise ValueError(f"allow_exact={self.allow_exact!r} of the policy; give true or false.")
         for name in ("operations", "runs"):
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(one, str) for one in value):
@@ -194,7 +209,7 @@ class SitePolicy:
         -------
         SitePolicy
         """
-        return cls(operations=(ANY,), rounds=None, runs=(ANY,))
+        return cls(operations=(ANY,), rounds=None, runs=(ANY,), allow_exact=True)
 
     def for_run(self, run: str | None) -> Self:
         """The policy of a site whose settings name its run.
@@ -259,7 +274,8 @@ class SitePolicy:
         limits = [f"{name} {getattr(self, name)}" for name in _LIMITS if getattr(self, name) is not None]
         rounds = "any number of" if self.rounds is None else self.rounds
         runs = f"runs {', '.join(self.runs)}" if self.runs else "the first run"
-        return "; ".join([f"operations {', '.join(self.operations)}", f"{rounds} rounds", runs, *limits])
+        exact = ["as many states as sensors"] if self.allow_exact else []
+        return "; ".join([f"operations {', '.join(self.operations)}", f"{rounds} rounds", runs, *limits, *exact])
 
     # -- at the door -----------------------------------------------------------------------------
 
@@ -318,7 +334,9 @@ class SitePolicy:
         if (_is_round(op) and rounds >= self.rounds) or replies >= self.rounds:
             self._refuse(site, "rounds", op)
 
-    def check_answer(self, site: str, question: "Packet", answer: "Packet", answered: Answered) -> None:
+    def check_answer(
+        self, site: str, question: "Packet", answer: "Packet", answered: Answered, n_sensors: int | None = None
+    ) -> None:
         """Refuse to send an answer that is about too much, or about too few rows.
 
         Parameters
@@ -327,6 +345,8 @@ class SitePolicy:
         question, answer : Packet
         answered : Answered
             What was answered before in this run.
+        n_sensors : int, optional
+            Sensors of the record that move, None where states cannot tell them: under noise, or without a record.
 
         Raises
         ------
@@ -339,6 +359,8 @@ class SitePolicy:
             most = getattr(self, rule)
             if most is not None and number > most:
                 self._refuse(site, rule, question.op)
+        if n_sensors is not None and states >= n_sensors and not self.allow_exact:
+            self._refuse(site, "allow_exact", question.op)
         numbers = sum(array.size for array in arrays.values())
         if answer.op == "law" and not self._lifts(question.op) and answered.tell_rows(numbers):
             self._refuse(site, "once", question.op)

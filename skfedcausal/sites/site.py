@@ -121,11 +121,12 @@ class SiteSettings:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
         record = self.record()
         self._check_policy(record.shape[0])
-        columns, fingerprint, noise = record.columns, record.fingerprint, "none"
+        columns, fingerprint, noise, n_sensors = record.columns, record.fingerprint, "none", None
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(record))
             if self.secure_sums is not None:
                 worker = self.secure_sums.around(worker, self.home)
+            n_sensors = record.n_moving or None  # what stands still tells nothing
         else:  # nothing that answers ever sees the records themselves
             check_owner(self.home, self.name)
             check_account(self.home)
@@ -149,6 +150,7 @@ class SiteSettings:
             "fingerprint": fingerprint,
             "after": after,
             "noise": noise,
+            "n_sensors": n_sensors,
         }
         if self.privacy is not None:
             settings["account"] = lambda: account_lines(self.home)[-1]

@@ -222,6 +222,18 @@ def test_plan_shows_the_policy_and_the_worst_case(plant, capsys):
     assert told(capsys)["worst_case"]["rank"] == 2  # nobody asks
 
 
+def test_plan_says_that_states_which_tell_the_record_are_refused(plant, capsys):
+    pd.read_csv(plant / "mill.csv").iloc[:, :2].to_csv(plant / "mill.csv", index=False)
+    assert main(["plan", str(plant / "mill.toml")]) == 0
+    assert "The policy refuses to send it: the states are as many as the sensors" in capsys.readouterr().out
+    site(plant, "mill", "[policy]\nallow_exact = true\n")
+    assert main(["plan", str(plant / "mill.toml")]) == 0
+    text = capsys.readouterr().out
+    assert "as many states as sensors" in text
+    assert "1 of 1 projections of every row: EXACT" in text
+    assert "refuses" not in text
+
+
 def test_a_question_beyond_the_policy_fails_with_what_would_allow_it(plant, capsys):
     sites = [read_site_settings(plant / f"{name}.toml") for name in UNITS]
     gates = [settings.gate(key=settings.read_key()) for settings in sites]

@@ -252,3 +252,27 @@ def test_the_worst_case_counts_projections(policy, monitored, rank, exact):
     worst = policy.worst_case(P, D, monitored=monitored)
     assert (worst.rank, worst.exact) == (rank, exact)
     assert ("EXACT" in worst.in_words()) is exact
+
+
+def states_of_two_sensors(tmp_path, n_sensors=2, **policy):
+    """The answer of a unit with two states and two sensors to a fit, and its gate."""
+    worker = UnitWorker("unit1", Y[:, :2], None, (0,), None, KalmanClient(n_states=2))
+    gate = Gate("unit1", worker, tmp_path, key=KEY, policy=SitePolicy(**policy), n_sensors=n_sensors)
+    frame = Envelope("march", "unit1", "down", 1).seal(FitRequest().to_packet(1).encode(), KEY)
+    return Packet.decode(Envelope("march", "unit1", "up", 1).open(gate.answer(frame), KEY)), gate
+
+
+def test_states_that_tell_every_sensor_leave_only_where_the_policy_allows_it(tmp_path):
+    refused, gate = states_of_two_sensors(tmp_path / "refused")
+    assert (refused.op, refused.scalars["kind"], refused.scalars["detail"]) == ("error", "policy", "allow_exact")
+    assert "`allow_exact = true` in its [policy]" in gate.ledger.entries()[-2]["reason"]
+    assert max(entry["n_bytes"] for entry in gate.ledger.entries() if entry["event"] == "sent") < 1000
+    sent = {"allowed": {"allow_exact": True}, "noised": {"n_sensors": None}, "of three": {"n_sensors": 3}}
+    for home, how in sent.items():
+        assert states_of_two_sensors(tmp_path / home, **how)[0].op == "states"
+
+
+@pytest.mark.parametrize("value", ["yes", 1, None])
+def test_allow_exact_is_true_or_false(value):
+    with pytest.raises(ValueError, match="give true or false"):
+        SitePolicy(allow_exact=value)
