@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
+from ..federation.policy import ExactStatesWarning
 from ..historian.databases import is_address, without_password
 from ..historian.fixes import NAMES
 from ..historian.table import PlantTable
@@ -133,6 +134,7 @@ def run(reader, arguments, work):
         at_most = getattr(options, "max_time", None)
         with warnings.catch_warnings(record=True) as caught, ticking("learning", at_most):
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", ExactStatesWarning)  # the whole record is here: sites have `plan`
             lines = work(moving(learned), folder, options, partial(_notes, caught))
     except (OSError, ValueError, ImportError) as error:
         print(f"{reader.prog}: {error}", file=sys.stderr)

@@ -4,6 +4,7 @@ import sys
 import warnings
 from contextlib import ExitStack
 
+from ..federation.policy import ExactStatesWarning
 from ..saving import load
 from ..streams.cells import Stamps
 from ..streams.sources import open_source
@@ -31,6 +32,7 @@ def main(arguments):
     try:
         with noted(say):
             warnings.simplefilter("always", UserWarning)  # of a year, each time
+            warnings.simplefilter("ignore", ExactStatesWarning)  # the whole record is here
             return _watch(read_settings(path), path.resolve().parent)
     except (*ERRORS, ImportError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
