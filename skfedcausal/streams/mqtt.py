@@ -78,7 +78,7 @@ def follow_mqtt(
     Yields
     ------
     DataFrame
-        The next rows in the order of their times. What is no row is named by a StreamWarning and left out.
+        The next rows in the order in which they came. What is no row is named by a StreamWarning and left out.
 
     Raises
     ------
