@@ -1,10 +1,12 @@
-"""A watch of a file under random events, beside one without any: ``python -m benchmarks.chaos --seed 1``.
+"""A watch under random events, beside one without any: ``python -m benchmarks.chaos --seed 1 --source csv``.
 
-The events are rows that come twice, in another order or with another clock, junk, clocks that are set by seconds to
-years, files that are rotated by renaming and by cutting, disks that are full and alarm systems that are away. The watch
-is a process of its own, which is killed (``kill -9``) at any moment while it reads or starts, also amid a line of its
-journal. Faults are plain, last 60 rows, and lie far enough from each other. A fault is told well if it is told once,
-with its unit, within two rows of where the undisturbed watch tells it.
+The events are rows that come twice, in another order or with another clock, rows of another zone, junk, clocks that are
+set by seconds to years, nights in which summer time begins or ends, disks that are full and alarm systems that are
+away; of a file also its rotation, by renaming and by cutting, and of a broker also that it is started again (the
+program ``mosquitto``, with a user and a password). The clock of the source is that of Berlin and tells no zone. The
+watch is a process of its own, which is killed (``kill -9``) at any moment while it reads or starts, also amid a line of
+its journal. Faults are plain, last 60 rows, and lie far enough from each other. A fault is told well if it is told
+once, with its unit, within two rows of where the undisturbed watch tells it.
 """
 
 import argparse
@@ -12,6 +14,8 @@ import json
 import multiprocessing
 import os
 import resource
+import socket
+import subprocess
 import tempfile
 import time
 import warnings
@@ -30,10 +34,12 @@ from skfedcausal.commands.watching.sinks import Outbox, to_file
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.streams.cells import Stamps
 from skfedcausal.streams.csv_file import csv_rows
+from skfedcausal.streams.sources import SourceOptions, open_source
 
+ZONE, USER, PASSWORD = "Europe/Berlin", "plant", "hush-4711"
 FAULT, SIZE, CLEAR = 60, 8.0, 150  # rows of a fault, its size, rows around it without jumps of the clock
 KINDS = (
-    "doubled", "swapped", "junk", "ahead", "set", "renamed", "cut", "killed", "torn", "full", "away", "text",
+    "doubled", "swapped", "zoned", "junk", "ahead", "set", "night", "killed", "torn", "full", "away",
 )  # fmt: skip
 
 
@@ -41,7 +47,7 @@ KINDS = (
 class Asked:
     """What a watch needs of its settings."""
 
-    tz: str | None = None
+    tz: str | None = ZONE
 
 
 @dataclass
@@ -50,7 +56,7 @@ class Outcome:
 
     told: dict = field(default_factory=dict)  # first row of each alarm that named the right unit, by fault
     wrong: int = 0  # incidents elsewhere
-    events: int = 0
+    events: dict = field(default_factory=dict)  # by their kinds
     kills: int = 0
     exits: int = 0  # that nobody asked for
     ids: list = field(default_factory=list)  # of events that were told
@@ -97,7 +103,134 @@ class AlarmSystem:
             file.write(event["id"] + "\n")
 
 
-def watching(pipe, other_end, folder, detector, plant):
+class File:
+    """A file that grows and is rotated."""
+
+    kinds, loses = ("renamed", "cut", "text"), ("cut",)
+
+    def __init__(self, folder, names):
+        self._folder, self._names, self._rotated = folder, names, 0
+        self._path, self._head = folder / "live.csv", f"time,{','.join(names)}\n"
+        self._path.write_text(self._head)
+
+    def rows(self, place):
+        """What a watch follows, and what to tell it when a batch is safe."""
+        rows = csv_rows(self._folder / "live.csv", Stamps(ZONE), poll=0.0, place=place, most=100)
+        return rows, lambda place: None
+
+    def write(self, rows):
+        """Add rows, each a time and numbers."""
+        self._add(f"{at}," + ",".join(map(repr, row)) + "\n" for at, row in rows)
+
+    def junk(self, rng):
+        """Add what is no row."""
+        noise = rng.integers(0, 256, 40, dtype=np.uint8).tobytes().decode("utf-8", "surrogateescape")
+        self._add(["\udcff\udcfe\0;;\n", '"open,1\n', ",".join(["x"] * 19) + "\n", "9" * 5000 + "\n", noise + "\n"])
+
+    def happen(self, kind, read):
+        """An event that only files have."""
+        if kind == "text":
+            self._add([self._head])
+            return
+        if kind == "renamed":
+            self._rotated += 1
+            os.replace(self._path, self._path.with_name(f"live.csv.{self._rotated}"))
+            self._path.with_name(f"live.csv.{self._rotated - 30}").unlink(missing_ok=True)
+        else:
+            read()
+        self._path.write_text(self._head)
+
+    def end(self):
+        """Nothing goes on."""
+
+    def _add(self, lines):
+        with self._path.open("a", errors="surrogateescape") as file:
+            file.writelines(lines)
+
+
+class Broker:
+    """A broker that knows one user, keeps what was not acknowledged, and is started again now and then."""
+
+    kinds, loses = ("restarted",), ()
+
+    def __init__(self, folder, names):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+        self._folder, self._names = folder, names
+        (folder / "users").write_text(f"{USER}:{PASSWORD}\n")
+        subprocess.run(["mosquitto_passwd", "-U", folder / "users"], check=True)
+        (folder / "broker").write_text(
+            f"listener {self._port} 127.0.0.1\nuser root\npassword_file {folder}/users\npersistence true\n"
+            f"persistence_location {folder}/\nautosave_interval 1\nmax_queued_messages 0\n"
+        )
+        self._start()
+        open_source(*self._about(None)).rows.close()
+
+    def _start(self):
+        """Start the broker, and call it as the one who sends."""
+        import paho.mqtt.client as mqtt
+
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self._process = subprocess.Popen(["mosquitto", "-c", self._folder / "broker"], **quiet)
+        self._sender = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+        self._sender.username_pw_set(USER, PASSWORD)
+        while True:
+            try:
+                self._sender.connect("127.0.0.1", self._port)
+                break
+            except OSError:
+                time.sleep(0.01)
+        self._sender.loop_start()
+
+    def _about(self, place):
+        options = SourceOptions(user=USER, password=PASSWORD, name="chaos")
+        return f"mqtt://127.0.0.1:{self._port}/plant/rows", Stamps(ZONE), options, place, self._folder
+
+    def rows(self, place):
+        """What a watch follows, and what to tell it when a batch is safe."""
+        return open_source(*self._about(place))
+
+    def write(self, rows):
+        """Send rows, each a time and numbers."""
+        for k in range(0, len(rows), 20):
+            self._send([{"time": at, **dict(zip(self._names, row, strict=True))} for at, row in rows[k : k + 20]])
+
+    def junk(self, rng):
+        """Send what is no row."""
+        noise = rng.integers(0, 256, 40, dtype=np.uint8).tobytes()
+        for payload in (
+            noise,
+            b"[" * 100_000,
+            '{"time": [1, [2, [3]]], "unit0__x0": 1}',
+            '{"time": 1e400}',
+            "null",
+            "5",
+        ):
+            self._send(payload)
+        for value in ([[1], [2]], {"b": 1}, "on", 10**400):
+            self._send({"time": "2026-01-02", "unit0__x0": value})
+
+    def _send(self, content):
+        payload = content if isinstance(content, (bytes, str)) else json.dumps(content)
+        self._sender.publish("plant/rows", payload, qos=1).wait_for_publish(20)
+
+    def happen(self, kind, read):
+        """An event that only brokers have."""
+        self.end()
+        self._start()
+
+    def end(self):
+        """End the broker."""
+        self._sender.loop_stop()
+        self._process.terminate()
+        self._process.wait()
+
+
+SOURCES = {"csv": File, "mqtt": Broker}
+
+
+def watching(pipe, other_end, folder, source, detector, plant):
     """A watch in a process of its own, which does what it is asked until it is killed, and answers when it has."""
     other_end.close()  # so that it ends where the one that asks has ended
     journal, system = FullDisk(folder / "state"), AlarmSystem(folder / "heard")
@@ -108,12 +241,13 @@ def watching(pipe, other_end, folder, detector, plant):
         watch.take_up(kept[0], kept[2])
     watch.keep()
     outbox.start()
-    tail = csv_rows(folder / "live.csv", Stamps(), poll=0.0, place=watch.place, most=100)
+    rows, safe = source.rows(watch.place)
     while True:
         asked = pipe.recv()
         if asked == "read":
-            for place, frame in takewhile(lambda came: came[1] is not None, tail):
+            for place, frame in takewhile(lambda came: came[1] is not None, rows):
                 watch.take(frame, place)
+                safe(place)
                 watch.tick()
         elif asked in ("full", "free"):
             journal.full = asked == "full"
@@ -123,15 +257,15 @@ def watching(pipe, other_end, folder, detector, plant):
             system.here = asked == "here"
         elif asked == "end":
             outbox.close(30.0)
-        pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+        pipe.send((watch.counts["rows"], resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024))
 
 
-def plant_and_rows(n_rows, n_faults, seed):
+def plant_and_rows(n_rows, n_faults, seed, tz=None):
     """A plant's nominal record, its live rows, and its faults as (first row, unit)."""
     X, _ = make_granger_plant(3, n_sensors=6, n_samples=4000 + n_rows, random_state=seed)
     frame = pd.concat({name: pd.DataFrame(np.asarray(part)) for name, part in X.items()}, axis=1)
     frame.columns = [f"{unit}__x{k}" for unit, k in frame.columns]
-    frame.index = pd.date_range("2026-01-01", periods=len(frame), freq="min")
+    frame.index = pd.date_range("2026-01-01", periods=len(frame), freq="min", tz=tz)
     live, faults = frame[4000:].copy(), []
     rng, apart = np.random.default_rng(seed), n_rows // n_faults
     for k in range(n_faults):
@@ -142,25 +276,21 @@ def plant_and_rows(n_rows, n_faults, seed):
 
 
 class Run:
-    """A watch of a file that is written and spoiled meanwhile."""
+    """A watch of a source that is written and spoiled meanwhile."""
 
-    def __init__(self, folder, detector, plant, live, faults, outcome):
-        self.folder, self._about, self._live = Path(folder), (detector, plant), live
-        self._faults, self.outcome = faults, outcome
-        self.path, self._offset, self._rotated = self.folder / "live.csv", pd.Timedelta(0), 0
+    def __init__(self, folder, source, detector, plant, live, faults, outcome):
+        self.folder, self._live, self._faults, self.outcome = Path(folder), live, faults, outcome
+        self.source, self._offset = SOURCES[source](self.folder, list(live)), pd.Timedelta(0)
+        self._about = self.folder, self.source, detector, plant
         self._rows: dict = {}  # by their times
-        self._n_looked, self._full, self._away = 0, False, False
-        self._head = "time," + ",".join(live) + "\n"
-        self.path.write_text(self._head)
+        self._n_looked, self._full, self._away, self._taken = 0, False, False, 0
         self.begin()
 
     def begin(self):
         """Start the watch, or start it again."""
         context = multiprocessing.get_context("fork")
         self._pipe, there = context.Pipe()
-        self._process = context.Process(
-            target=watching, args=(there, self._pipe, self.folder, *self._about), daemon=True
-        )
+        self._process = context.Process(target=watching, args=(there, self._pipe, *self._about), daemon=True)
         self._process.start()
         there.close()
 
@@ -168,7 +298,8 @@ class Run:
         """Have the watch do something; one that has ended by itself is started again, and counted."""
         try:
             self._pipe.send(what)
-            self.outcome.megabytes = max(self.outcome.megabytes, self._pipe.recv())
+            self._taken, megabytes = self._pipe.recv()
+            self.outcome.megabytes = max(self.outcome.megabytes, megabytes)
         except (EOFError, OSError):
             self.outcome.exits += 1
             self.begin()
@@ -183,7 +314,7 @@ class Run:
         path = self.folder / "told.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         for event in map(json.loads, lines[self._n_looked :]):
-            row = self._rows.get(pd.Timestamp(event["detected"]).tz_localize(None), -1)
+            row = self._rows.get(pd.Timestamp(event["detected"]), -1)
             fault = next((k for k, (at, _) in enumerate(self._faults) if at - 5 <= row <= at + FAULT + 40), None)
             self.outcome.ids.append(event["id"])
             if event["kind"] == "drift":
@@ -196,45 +327,33 @@ class Run:
 
     # -- what is written -----------------------------------------------------------------------------
 
-    def lines(self, begin, end, offset=None):
-        """Rows as lines, by the clock of the source."""
-        times = self._live.index[begin:end] + (self._offset if offset is None else offset)
-        rows = zip(times, self._live.to_numpy()[begin:end].tolist(), strict=True)
-        return [f"{at}," + ",".join(map(repr, row)) + "\n" for at, row in rows]
+    def rows(self, begin, end, offset=None, zone=ZONE):
+        """Rows by the clock of the source, which tells no zone unless it is another one."""
+        times = (self._live.index[begin:end] + (self._offset if offset is None else offset)).tz_convert(zone)
+        told = map(str, times.tz_localize(None) if zone == ZONE else times)
+        return list(zip(told, self._live.to_numpy()[begin:end].tolist(), strict=True))
 
-    def come(self, begin, end, swapped=False):
-        """The next rows are written; the last two in another order if they are `swapped`."""
-        rows = self.lines(begin, end)
+    def come(self, begin, end, kind=""):
+        """The next rows are written; the last two in another order, or the last ones by the clock of another zone."""
         self._rows |= dict(zip(self._live.index[begin:end] + self._offset, range(begin, end), strict=True))
-        if swapped and len(rows) > 2:
+        zoned = max(end - 3, begin) if kind == "zoned" else end
+        rows = self.rows(begin, zoned) + self.rows(zoned, end, zone="Asia/Kolkata")
+        if kind == "swapped" and len(rows) > 2:
             rows[-2:] = rows[-1:-3:-1]
-        self.write(rows)
-
-    def write(self, lines):
-        """Add lines to the file."""
-        with self.path.open("a", errors="surrogateescape") as file:
-            file.writelines(lines)
+        self.source.write(rows)
 
     def spoil(self, kind, row, rng):
         """One event after some row."""
         if kind == "doubled":
-            self.write(self.lines(max(row - int(rng.integers(1, 40)), self._since), row))
+            self.source.write(self.rows(max(row - int(rng.integers(1, 40)), self._since), row))
         elif kind == "junk":
-            self.write(["\udcff\udcfe\0;;\n", '"open,1\n', ",".join(["x"] * 19) + "\n", "9" * 5000 + "\n"])
-        elif kind == "text":
-            self.write(["time," + ",".join(self._live) + "\n"])
+            self.source.junk(rng)
         elif kind == "ahead":
-            self.write(self.lines(row - 1, row, self._offset + _jump(rng)))
-        elif kind == "set":
-            self._offset += _jump(rng)
+            self.source.write(self.rows(row - 1, row, self._offset + _jump(rng)))
+        elif kind in ("set", "night"):
+            jump = _jump(rng) if kind == "set" else _night(rng) - self._live.index[row] - self._offset
+            self._offset += jump
             self._since = row
-        elif kind == "renamed":
-            self._rotated += 1
-            os.replace(self.path, self.path.with_name(f"live.csv.{self._rotated}"))
-            self.path.write_text(self._head)
-        elif kind == "cut":
-            self.read()
-            self.path.write_text(self._head)
         elif kind in ("killed", "torn"):
             self.kill(rng, torn=kind == "torn")
         elif kind == "full":
@@ -243,6 +362,8 @@ class Run:
         elif kind == "away":
             self._away = not self._away
             self.ask("away" if self._away else "here")
+        elif kind in self.source.kinds:
+            self.source.happen(kind, self.read)
 
     _since = 0  # row from which on the clock is as it is
 
@@ -274,10 +395,16 @@ class Run:
 
     def finish(self):
         """Let the watch read the rest, and the alarm system hear the rest."""
-        for what in ("free", "here", "read", "end"):
-            self.ask(what)
+        before = -1
+        while self._taken != before:  # a broker may be on its way
+            before = self._taken
+            for what in ("free", "here", "read"):
+                self.ask(what)
+            time.sleep(3.0 if isinstance(self.source, Broker) else 0.0)
+        self.ask("end")
         self._look()
         self._end()
+        self.source.end()
         path = self.folder / "heard"
         self.outcome.heard = path.read_text().split() if path.exists() else []
 
@@ -287,23 +414,29 @@ def _jump(rng):
     return pd.Timedelta(seconds=round(size) * int(rng.choice([-1, 1])))
 
 
-def followed(detector, plant, live, faults, seed=None, n_events=0):
+def _night(rng):
+    """Half an hour before the clocks of Berlin go to summer or winter time in some year."""
+    day = pd.Timestamp(int(rng.integers(2000, 2036)), int(rng.choice([3, 10])), 31, 1, tz="UTC")
+    return day - pd.Timedelta(days=(day.weekday() + 1) % 7, minutes=30)  # of the last Sunday of the month
+
+
+def followed(source, detector, plant, live, faults, seed=None, n_events=0):
     """What became of the faults under some events, none without a seed."""
     outcome, rng = Outcome(), np.random.default_rng(seed)
     places = np.sort(rng.integers(50, len(live) - 50, n_events)) if n_events else np.zeros(0, dtype=int)
     with tempfile.TemporaryDirectory() as folder:
-        run, done = Run(folder, detector, plant, live, faults, outcome), 0
+        run, done = Run(folder, source, detector, plant, live, faults, outcome), 0
         for place in places.tolist():
-            kind = str(rng.choice(KINDS))
+            kind = str(rng.choice(KINDS + run.source.kinds))
             near = any(at - CLEAR <= place <= at + FAULT + CLEAR for at, _ in faults)
-            if kind in ("set", "cut") and near:
+            if near and kind in ("set", "night", *run.source.loses):
                 kind = "doubled"
-            run.come(done, place, kind == "swapped")
+            run.come(done, place, kind)
             done = max(place, done)
             if rng.random() < 0.7:
                 run.read()
             run.spoil(kind, done, rng)
-            outcome.events += 1
+            outcome.events[kind] = outcome.events.get(kind, 0) + 1
         while done < len(live):
             run.come(done, min(done + 500, len(live)))
             run.read()
@@ -312,21 +445,21 @@ def followed(detector, plant, live, faults, seed=None, n_events=0):
     return outcome
 
 
-def chaos(seed, n_rows=200_000, n_faults=60, n_events=10_000):
+def chaos(seed, source="csv", n_rows=200_000, n_faults=60, n_events=10_000):
     """A comparison with the undisturbed watch, as a dict of figures."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        nominal, live, faults = plant_and_rows(n_rows, n_faults, seed)
+        nominal, live, faults = plant_and_rows(n_rows, n_faults, seed, "UTC")
         detector = FederatedRCADetector(false_alarm_rate=1e-4).fit(nominal)
         plant = Plant(nominal, None, {}, (), ())
-        still = followed(detector, plant, live, faults)
+        still = followed("csv", detector, plant, live, faults)
         begin = _cpu()
-        now = followed(detector, plant, live, faults, seed, n_events)
+        now = followed(source, detector, plant, live, faults, seed, n_events)
     first = {fault: min(rows.values()) for fault, rows in still.told.items()}
     late = {fault: [row - first[fault] for row in rows.values()] for fault, rows in now.told.items() if fault in first}
     well = [fault for fault in first if len(late.get(fault, ())) == 1 and abs(late[fault][0]) <= 2]
     return {
-        "seed": seed,
+        "source, seed, rows": [source, seed, n_rows],
         "faults told undisturbed": len(first),
         "told well": len(well),
         "not": {fault: late.get(fault) for fault in first if fault not in well},
@@ -352,9 +485,10 @@ def _cpu():
 
 if __name__ == "__main__":
     reader = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    reader.add_argument("--source", choices=SOURCES, default="csv")
     reader.add_argument("--seed", type=int, default=1)
     reader.add_argument("--rows", type=int, default=200_000)
     reader.add_argument("--faults", type=int, default=60)
     reader.add_argument("--events", type=int, default=10_000)
     given = reader.parse_args()
-    print(json.dumps(chaos(given.seed, given.rows, given.faults, given.events)))
+    print(json.dumps(chaos(given.seed, given.source, given.rows, given.faults, given.events)))

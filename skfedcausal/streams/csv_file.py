@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, islice
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -218,8 +218,8 @@ class Tail:
             return []
         whole = text[: text.rfind(b"\n") + 1]
         self._advance(whole)
-        ends = len(whole) - np.cumsum([len(line) + 1 for line in whole.split(b"\n")])
-        lines = zip((line.rstrip("\r") for line in _decoded(whole).split("\n")), ends.tolist(), strict=True)
+        ends = (len(whole) - end for end in accumulate(len(line) + 1 for line in whole.split(b"\n")))
+        lines = zip((line.rstrip("\r") for line in _decoded(whole).split("\n")), ends, strict=True)
         skipped, self._skips = int(self._skips), False
         return [(line, end) for line, end in islice(lines, skipped, None) if line.strip()]
 
@@ -254,8 +254,9 @@ class Tail:
         return min(later)[2] if later else self._path
 
     def _read(self):
+        there = os.fstat(self._file.fileno()).st_size - self._at  # memory for no more than that
         self._file.seek(self._at)
-        return self._file.read(TUNING.csv_file_at_once)
+        return self._file.read(max(min(there, TUNING.csv_file_at_once), 0))
 
     def _goes_on(self):
         """Whether what was read of the file is still there."""

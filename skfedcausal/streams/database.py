@@ -101,6 +101,9 @@ class Table:
             raise ConnectionError(f"The table {table!r} of {self.where} cannot be read: {first_line(error)}.") from None
         needed, there = dict.fromkeys((self.time, self.order)), self._table.c.keys()
         refuse_unknown(needed, there, f"The table {table!r} has no column", "it has", ConnectionError)
+        if self._engine.dialect.name == "sqlite":  # which keeps whatever was written, whatever type a column has
+            for column in self._table.c:
+                column.type = self._sql.types.NullType()
 
     @property
     def where(self):
@@ -110,12 +113,17 @@ class Table:
     def after(self, place):
         """Names of the columns, and the next rows after a place, in order; all from the first on after None."""
         order = self._table.c[self.order]
-        if isinstance(place, str) and order.type.python_type is datetime:  # as it was kept in a file
-            place = datetime.fromisoformat(place)
-        query = self._sql.select(self._table).order_by(order).limit(TUNING.database_at_once)
+        later = order.is_not(None) if place is None else order > self._compared(place, order.type)
+        query = self._sql.select(self._table).where(later).order_by(order).limit(TUNING.database_at_once)
         with self._engine.connect() as connection:
-            found = connection.execute(query if place is None else query.where(order > place))
+            found = connection.execute(query)
             return list(found.keys()), [tuple(row) for row in found]
+
+    def _compared(self, place, kind):
+        """A place as the database compares it: one that was kept in a file is a text."""
+        if not isinstance(place, str) or isinstance(kind, self._sql.types.NullType):
+            return place
+        return datetime.fromisoformat(place) if isinstance(kind, self._sql.DateTime) else self._sql.cast(place, kind)
 
     def close(self):
         """Let go of the database."""

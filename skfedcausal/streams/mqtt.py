@@ -78,7 +78,7 @@ def follow_mqtt(
     Yields
     ------
     DataFrame
-        The next rows in the order of their times. What is no row is named by a StreamWarning and left out.
+        The next rows in the order in which they came. What is no row is named by a StreamWarning and left out.
 
     Raises
     ------
@@ -120,14 +120,18 @@ def mqtt_rows(client, host, port, topic, rows, wait=None, lasting=False):
         if reason.is_failure:
             came.put(ConnectionError(f"The broker {host}:{port} refused the connection: {reason}."))
         else:
-            came.put(None)
             client.subscribe(topic, qos=1)
+
+    def subscribed(_client, _data, _number, reasons, _properties):
+        refused = next((reason for reason in reasons if reason.is_failure), None)
+        why = f"The broker {host}:{port} refused the topic {topic!r}: {refused}."
+        came.put(None if refused is None else ConnectionError(why))
 
     def lost(_client, _data, _flags, reason, _properties):
         if reason.is_failure:
             came.put(ConnectionError(f"The broker {host}:{port} was lost ({reason})."))
 
-    client.on_connect, client.on_disconnect = subscribe, lost
+    client.on_connect, client.on_subscribe, client.on_disconnect = subscribe, subscribed, lost
     client.on_message = lambda _client, _data, message: came.put(message)
     try:
         client.connect(host, port, keepalive=TUNING.mqtt_keep_alive, **connecting(client, lasting))

@@ -144,7 +144,7 @@ class Subscription:
             try:
                 await self._connected(first=not begun)
                 begun = True
-            except (OSError, TimeoutError, self._ua.ua.UaError) as error:
+            except Exception as error:  # whatever a server or its library does, it is called again
                 if not begun:
                     self._begun.put(f"{type(error).__name__}: {error}".rstrip(": "))
                     return

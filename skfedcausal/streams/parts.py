@@ -36,32 +36,44 @@ class Parts:
         self._needed, self._patience = None if needed is None else frozenset(needed), patience
         self._last: dict | None = {} if held else None
         self._names: pd.Index | None = None  # of the columns of the last table
-        self._parts: dict[pd.Timestamp, tuple] = {}  # columns, who told them, and when the first came
+        self._rows: list[list] = []  # as they began: moment, columns, who told them, and when the first came
+        self._at: dict[pd.Timestamp, list] = {}  # the last row of each moment
 
     def __len__(self):
-        return len(self._parts)
+        return len(self._rows)
 
     def add(self, moment, who, columns):
-        """Take in a part of the row of a moment."""
-        before, others, since = self._parts.get(moment, ({}, frozenset(), time.monotonic()))
-        self._parts[moment] = before | columns, others | frozenset(who), since
+        """Take in a part of the row of a moment; where that is whole and has the part, another row begins.
+
+        A source whose clock was set back tells moments again.
+        """
+        row = self._at.get(moment)
+        if row is None or (self._last is None and self._is_whole(row[2]) and not row[2].isdisjoint(who)):
+            self._at[moment] = row = [moment, {}, frozenset(), time.monotonic()]
+            self._rows.append(row)
+        row[1], row[2] = row[1] | columns, row[2] | frozenset(who)
 
     def ready(self, everything=False):
         """Rows that are whole, or have waited long enough, up to the first that is not; None if there are none."""
-        now, moments = time.monotonic(), []
-        for moment in sorted(self._parts):
-            _, who, since = self._parts[moment]
-            whole = self._needed is None or self._needed <= who
-            if not (whole or everything or now - since >= self._patience):
+        now, n_ready = time.monotonic(), 0
+        for _, _, who, since in self._rows:
+            if not (everything or self._is_whole(who) or now - since >= self._patience):
                 break
-            moments.append(moment)
-        if not moments:
+            n_ready += 1
+        if not n_ready:
             return None
-        rows = [self._parts.pop(moment)[0] for moment in moments]
+        given, self._rows = self._rows[:n_ready], self._rows[n_ready:]
+        for row in given:
+            if self._at.get(row[0]) is row:
+                del self._at[row[0]]
+        rows = [row[1] for row in given]
         if self._last is not None:
             for k, row in enumerate(rows):
                 self._last = rows[k] = self._last | row
-        return self._table(rows, pd.DatetimeIndex(moments))
+        return self._table(rows, pd.DatetimeIndex([row[0] for row in given]))
+
+    def _is_whole(self, who):
+        return self._needed is None or self._needed <= who
 
     def _table(self, rows, index):
         """Rows as a table; of numbers under the same names it is made sooner."""

@@ -70,9 +70,11 @@ def check_address(address, options=None):
     if scheme not in _KINDS:
         shown = "'csv:live.csv', 'mqtt://host:port/topic', 'opc.tcp://host:4840' or a database as SQLAlchemy has it"
         raise ValueError(f"{_without_secrets(address)!r} is not a source; give {shown}.")
-    if urlsplit(address).password is not None:
+    parts = urlsplit(address)
+    _ = parts.port  # ValueError where it is none
+    if parts.password is not None:
         raise ValueError("The address holds a password; give it by `password_file` or `password_env` in [source].")
-    if scheme.startswith("mqtt") and not (urlsplit(address).hostname and urlsplit(address).path.strip("/")):
+    if scheme.startswith("mqtt") and not (parts.hostname and parts.path.strip("/")):
         raise ValueError(f"{address!r} has no broker or topic; give 'mqtt://host:port/topic'.")
     if scheme == "opc.tcp" and options is not None and not options.nodes:
         raise ValueError('Give the nodes of the server in [source]: nodes = {"mill__power" = "ns=2;s=Power", ...}.')

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from shutil import which
 
 import numpy as np
 import pandas as pd
@@ -20,7 +22,16 @@ from skfedcausal.commands.watch import main as watch_command
 from skfedcausal.commands.watching.events import as_json
 from skfedcausal.commands.watching.journal import Journal, StateError
 from skfedcausal.commands.watching.settings import MailSettings, SyslogSettings, TableSettings, read_settings
-from skfedcausal.commands.watching.sinks import Outbox, in_cef, to_file, to_mail, to_syslog, to_table
+from skfedcausal.commands.watching.sinks import (
+    Outbox,
+    answers,
+    in_cef,
+    to_file,
+    to_mail,
+    to_syslog,
+    to_table,
+    to_webhook,
+)
 from skfedcausal.sites.settings import SettingsError
 from skfedcausal.streams import StreamWarning
 from skfedcausal.streams.records import as_frame, as_record
@@ -158,9 +169,12 @@ def test_rows_that_cannot_be_judged_are_left_out_and_the_rest_is_told(tmp_path, 
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of posix")
-def test_random_events_do_not_keep_a_fault_from_being_told_once():
+@pytest.mark.parametrize("source", ["csv", "mqtt"])
+def test_random_events_do_not_keep_a_fault_from_being_told_once(source):
     """The long run, with 60 faults, is ``python -m benchmarks.chaos``."""
-    found = chaos(5, n_rows=4000, n_faults=2, n_events=150)
+    if source == "mqtt" and which("mosquitto") is None:
+        pytest.skip("there is no program mosquitto")
+    found = chaos(5, source, n_rows=4000, n_faults=2, n_events=150)
     assert found["faults told undisturbed"] == found["told well"] == 2
     assert (
         found["exits"]
@@ -273,6 +287,74 @@ def test_addresses_of_those_who_are_told_are_checked_with_line_and_key(folder):
         read_settings(settings(folder, 'false_alarms = "one per week"'))
     with pytest.raises(SettingsError, match=r"url \(line 7\) = is no topic to publish to"):
         read_settings(settings(folder, '\n[publish]\nurl = "mqtt://broker"\n'))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ('webhook = "http://host:high/"', "webhook (line 5) = 'http://host:high/' is not an address (Port"),
+        ('webhook = "http://["', "webhook (line 5) = 'http://['"),
+        ('inputs = ["mill__x", 5]', "inputs (line 5) = 5 is no line of text"),
+        ('[mail]\nserver = "host"\nto = []\nsender = "a"', "to (line 7) = None is no line of text"),
+        ('[publish]\nurl = "mqtt://host:70000/t"', "url (line 6) = 'mqtt://host:70000/t' is not an address (Port"),
+        ("[live]\nport = 70000", "port (line 6) = 70000; give a number to 65535"),
+        ('[live]\ntoken_file = "a\\u0000b"', "token_file: "),
+        ('[mail]\nserver = "smtp://me:hush/4711@host"\nto = ["a"]\nsender = "a"', "smtp:...@host"),
+    ],
+)
+def test_settings_that_could_fail_only_later_are_named_before(folder, more, words):
+    with pytest.raises(SettingsError) as caught:
+        read_settings(settings(folder, more))
+    assert words in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("said", ["stderr", "stdout", "both"])
+def test_a_full_disk_that_takes_no_note_either_ends_nothing(folder, said):
+    with open("/dev/full", "w") as full:
+        quiet = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
+        quiet |= {name: full for name in quiet if said in (name, "both")}
+        path = settings(folder, 'wait = 0.1\nwebhook = "http://127.0.0.1:1/"')
+        subprocess.run([sys.executable, "-m", "skfedcausal", "watch", str(path)], **quiet, timeout=100)
+    assert log(folder)
+
+
+def test_an_event_that_is_refused_does_not_keep_others_from_being_told(tmp_path):
+    heard = []
+
+    class Hears(BaseHTTPRequestHandler):
+        def do_POST(self):
+            event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            heard.append(event["id"])
+            self.send_response(400 if event["id"] == "a/1" else 200)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Hears) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        outbox = Outbox("webhook", to_webhook(f"http://127.0.0.1:{server.server_port}/"), tmp_path)
+        for name in ("a/1", "b/1"):
+            outbox({**EVENT, "id": name})
+        outbox.start()
+        assert until(lambda: "b/1" in heard)
+        assert until(lambda: outbox.state["waiting"] == 1)
+        outbox.close(5.0)
+        server.shutdown()
+
+
+def test_one_who_does_not_speak_http_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet():
+            wire, _ = listener.accept()
+            with wire:
+                wire.recv(100)
+                wire.sendall(b"220 hello\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        assert answers(f"http://127.0.0.1:{listener.getsockname()[1]}/")
 
 
 def test_who_is_away_is_named_before_the_first_row(folder, capsys):

@@ -9,7 +9,7 @@ import time
 import pandas as pd
 import pytest
 
-from skfedcausal.streams import StreamWarning, follow_mqtt
+from skfedcausal.streams import Clock, StreamWarning, follow_mqtt
 from skfedcausal.streams.mqtt import Rows
 
 TIME = "2026-01-01T00:00:00"
@@ -40,6 +40,30 @@ def test_whole_rows_have_flat_names_and_may_come_several_at_once():
     rows = Rows(None, patience=60.0)
     rows.add("plant", json.dumps([{"time": k, "a__x": k, "b__x": None} for k in range(3)]))
     assert rows.ready()["a__x"].tolist() == [0, 1, 2]
+
+
+def test_a_clock_that_is_set_back_loses_no_row_where_all_come_at_once():
+    rows, clock = Rows(None, patience=60.0), Clock()
+    minutes = [*range(50), *range(20, 70)]
+    for k, minute in enumerate(minutes):
+        rows.add("plant", json.dumps({"time": f"2026-01-01T{minute // 60:02d}:{minute % 60:02d}", "a__x": k}))
+    with pytest.warns(StreamWarning, match="the clock of the source was reset"):
+        given = clock.take(rows.ready())
+    assert given["a__x"].tolist() == list(range(len(minutes)))
+
+
+def test_a_topic_that_the_broker_refuses_is_named():
+    paho = pytest.importorskip("paho.mqtt.client")
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.reasoncodes import ReasonCode
+
+    class Refusing(paho.Client):
+        def connect(self, *_, **__):
+            self.on_subscribe(self, None, 1, [ReasonCode(PacketTypes.SUBACK, "Not authorized")], None)
+
+    client = Refusing(paho.CallbackAPIVersion.VERSION2)
+    with pytest.raises(ConnectionError, match="refused the topic 'plant/rows': Not authorized"):
+        next(follow_mqtt("127.0.0.1", "plant/rows", client=client, wait=1.0))
 
 
 def test_columns_that_may_hold_words_keep_them_and_their_names():

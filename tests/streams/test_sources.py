@@ -3,9 +3,11 @@
 import asyncio
 import io
 import logging
+import sqlite3
 import threading
 import time
-from contextlib import redirect_stderr
+import warnings
+from contextlib import closing, redirect_stderr
 
 import pandas as pd
 import pytest
@@ -163,10 +165,27 @@ def test_a_table_is_followed_from_a_place_that_was_kept(plant, tmp_path):
     grow(sql.create_engine(url), plant[1], pause=0.0).join()
     options = SourceOptions(wait=0.0)
     rows = list(open_source(url, Stamps(), options).rows)
-    place = {"after": str(plant[1].index[99])}
+    place = {"after": f"{plant[1].index[99]}.000000"}  # as SQLite has it
     later = list(open_source(url, Stamps(), options, place).rows)
     assert sum(len(frame) for _, frame in rows if frame is not None) == ROWS
     assert sum(len(frame) for _, frame in later if frame is not None) == ROWS - 100
+
+
+@pytest.mark.parametrize("kind", ["DATETIME", "TIMESTAMP", "NUMERIC", "BOOLEAN"])
+def test_sqlite_keeps_what_was_written_whatever_the_type_of_a_column(tmp_path, kind):
+    """Times with a zone, words, bytes and rows without a number: the stream ends, and good rows come once."""
+    path, good = tmp_path / "live.db", 5
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute(f"CREATE TABLE plant (id INTEGER, time {kind}, mill__x {kind})")
+        rows = [(k, f"2026-01-01T00:{k:02d}:00Z", 1.5 + k) for k in range(good)]
+        rows += [(None, "2026-01-01T01:00:00Z", 1.0), (7, "never", 1.0), (8, b"\xff", 1.0)]
+        base.executemany("INSERT INTO plant VALUES (?, ?, ?)", rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", StreamWarning)
+        given = pd.concat(list(follow_table(f"sqlite:///{path}", "plant", order="id", wait=0.0)))
+        without = pd.concat(list(follow_table(f"sqlite:///{path}", "plant", wait=0.0)))
+    assert given["mill__x"].tolist() == [1.5 + k for k in range(good)]
+    assert without["mill__x"].tolist()[:good] == [1.5 + k for k in range(good)]
 
 
 def test_a_database_that_is_not_there_is_named_without_its_password(tmp_path):

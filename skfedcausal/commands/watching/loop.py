@@ -61,6 +61,7 @@ class Watch:
         self._replays = False
         self._columns: pd.Index | None = None  # of the last batch that was written
         self._known = frozenset(plant.nominal)  # columns of the plant
+        self._of_plant: pd.Index | None = None  # columns that were looked at last, with some of the plant
         self._kept_at, self._rows_kept = time.monotonic(), 0
         self.stopped = threading.Event()
 
@@ -149,8 +150,6 @@ class Watch:
 
     def take(self, frame, place=None):
         """Keep the next rows, judge them, and tell what has changed."""
-        if self.problem:
-            self._try_again()
         self.counts["batches"] += 1
         self.place = place if isinstance(place, dict) else None
         record = as_record(frame)
@@ -189,11 +188,15 @@ class Watch:
 
     def _is_of_plant(self, rows):
         """Whether rows have a column of the plant; those that have none are named and left out."""
+        if rows.columns is self._of_plant:
+            return True
         foreign = self._known.isdisjoint(rows.columns)
         if foreign:
             self.counts["refused"] += len(rows)
             plant, came = (listed(list(frame), 4) for frame in (self.plant.nominal, rows))
             say_and_go_on(f"Rows have none of the columns of the plant, {plant}; theirs are {came}: they are left out")
+        else:
+            self._of_plant = rows.columns
         return not foreign
 
     def _show(self, rows):
@@ -299,7 +302,8 @@ def say(text):
         if len(_said) > TUNING.loop_told_again:
             _said.clear()
         _said[kind] = now
-        print(f"Note: {text}", file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):  # of a full disk, or of a terminal that was closed
+            print(f"Note: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Settings of a watch, checked whole before the first row."""
 
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -15,6 +16,7 @@ from ...sites.settings import SettingProblems, SettingsError, check_numbers, rea
 from ...streams.sources import PORTS, SourceOptions, check_address
 from .tuning import TUNING
 
+_SECRET = re.compile(r":[^\s']*@")  # what stands before a host may be a password
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -43,6 +45,7 @@ class SourceSettings(_User):
 
     def __post_init__(self):
         _check_files(self, "ca", "certificate", "key")
+        _check_texts(nodes=self.nodes.values())
         if self.version not in (4, 5):
             raise SettingProblems([("version", f"{self.version}; give 4 (MQTT 3.1.1) or 5.")])
 
@@ -64,6 +67,7 @@ class MailSettings(_User):
 
     def __post_init__(self):
         _check_door(self, "server")
+        _check_texts(to=self.to or [None], sender=[self.sender])
 
     @property
     def door(self):
@@ -103,7 +107,7 @@ class PublishSettings(_User):
     ca: Path | None = None
 
     def __post_init__(self):
-        parts = urlsplit(self.url)
+        parts = _split("url", self.url)
         if parts.scheme not in ("mqtt", "mqtts") or not parts.path.strip("/") or parts.fragment or "+" in parts.path:
             raise SettingProblems([("url", "is no topic to publish to; give 'mqtt://host:port/topic'.")])
         if parts.password is not None:
@@ -126,6 +130,9 @@ class LiveSettings:
     token_file: Path | None = None
 
     def __post_init__(self):
+        check_numbers(self, {"port": (0, True)})
+        if self.port > TUNING.settings_ports:
+            raise SettingProblems([("port", f"{self.port}; give a number to {TUNING.settings_ports}.")])
         if self.token_file is None and self.host not in _LOCAL:
             raise SettingProblems([("host", f"{self.host!r}; access from elsewhere needs a token: give `token_file`.")])
 
@@ -158,13 +165,15 @@ class WatchSettings:
 
     def __post_init__(self):
         check_numbers(self, {"refresh": (0, False), "wait": (0, True)})
-        web = urlsplit(self.webhook)
+        web = _split("webhook", self.webhook)
         is_web = web.scheme in ("http", "https") and web.hostname
         is_zone = self.tz is None or self.tz in available_timezones()
         rate = self.false_alarms if isinstance(self.false_alarms, str) else "1 per day"
+        lists = {key: getattr(self, key) for key in ("inputs", "units", "drop")}
         problems = [
             ("nominal", "" if self.nominal.is_file() else f"{str(self.nominal)!r}: there is no such file."),
             ("source", _problem(check_address, self.source)),
+            *((key, _no_texts(names)) for key, names in lists.items() if not isinstance(names, str)),
             ("fix", _problem(read_fixes, self.fix)),
             ("false_alarms", _problem(steps_between_alarms, rate, pd.Timedelta("1s"))),
             ("until", "" if self.until in ("end", "alarm") else f"{self.until!r}; give 'end' or 'alarm'."),
@@ -242,7 +251,7 @@ def read_settings(path):
         except ValueError as error:
             wrong.append(f"{path}, [source]: {error}")
     if wrong:
-        raise SettingsError("\n".join(wrong))
+        raise SettingsError(_SECRET.sub(":...@", "\n".join(wrong)))
     return AllSettings(watch, source, **others)
 
 
@@ -252,8 +261,9 @@ def secret_of(part, what="password"):
     if path is not None:
         try:
             secret = path.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise SettingsError(f"{what}_file: {path} cannot be read ({error.strerror}).") from None
+        except (OSError, ValueError) as error:  # the latter of a path or a text that is none
+            why = getattr(error, "strerror", None) or error
+            raise SettingsError(f"{what}_file: {path} cannot be read ({why}).") from None
         if what == "token" and len(secret) < TUNING.settings_shortest:
             raise SettingsError(
                 f"token_file: the token has {len(secret)} letters; give {TUNING.settings_shortest} at least."
@@ -273,6 +283,16 @@ def _problem(check, *given):
     return ""
 
 
+def _split(key, text):
+    """The parts of an address; SettingProblems where they cannot be told apart."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError as error:
+        raise SettingProblems([(key, f"{text!r} is not an address ({error}).")]) from None
+    return parts
+
+
 def _host_and_port(text, usual):
     """Host and port as they are written, "host:port"; ValueError where they are none."""
     parts = urlsplit(f"//{text}")
@@ -284,6 +304,18 @@ def _host_and_port(text, usual):
 def _check_door(settings, key):
     if _problem(lambda: settings.door):
         raise SettingProblems([(key, f"{getattr(settings, key)!r} has no host and port; give 'host:port'.")])
+
+
+def _no_texts(given):
+    """What is wrong with texts of a line each; empty if nothing."""
+    wrong = [one for one in given if not (isinstance(one, str) and one.isprintable() and one.strip())]
+    return f"{wrong[0]!r} is no line of text." if wrong else ""
+
+
+def _check_texts(**given):
+    problems = [(key, text) for key, texts in given.items() if (text := _no_texts(texts))]
+    if problems:
+        raise SettingProblems(problems)
 
 
 def _check_files(settings, *names):

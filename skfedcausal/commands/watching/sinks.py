@@ -4,11 +4,11 @@ import json
 import os
 import smtplib
 import socket
-import sys
 import threading
 import urllib.error
 import urllib.request
 from email.message import EmailMessage
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -21,6 +21,7 @@ from .loop import say
 from .tuning import TUNING
 
 _AGAIN, _LONGEST = 1.0, 60.0  # seconds until a call is tried again: twice as long each time, up to the second
+_REFUSES = (400, 413, 415, 422)  # answers of HTTP that are about the event, not about who sends it
 _TOLD = "told"  # event that was told last
 _SEVERITY = {"alert": 1, "notice": 5}
 
@@ -55,9 +56,19 @@ def to_webhook(url):
     def tell(event):
         head = {"Content-Type": "application/json", "Idempotency-Key": event["id"]}
         request = urllib.request.Request(url, as_json(event).encode(), head)
-        urllib.request.urlopen(request, timeout=TUNING.sinks_patience).close()
+        try:
+            urllib.request.urlopen(request, timeout=TUNING.sinks_patience).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code in _REFUSES:
+                raise Refused(str(error)) from None
+            raise
 
     return tell
+
+
+class Refused(ValueError):
+    """One who is there does not take this event: others may be taken."""
 
 
 def answers(url):
@@ -66,8 +77,8 @@ def answers(url):
         urllib.request.urlopen(urllib.request.Request(url, method="OPTIONS"), timeout=TUNING.sinks_patience).close()
     except urllib.error.HTTPError as error:
         error.close()  # somebody answered
-    except (urllib.error.URLError, OSError) as error:
-        return str(getattr(error, "reason", error))
+    except (OSError, HTTPException) as error:  # the latter of one who does not speak HTTP
+        return str(getattr(error, "reason", error)) or type(error).__name__
     return ""
 
 
@@ -259,25 +270,28 @@ class Outbox:
 
     def _all_told(self):
         """Tell what waits; whether all was taken."""
-        try:
-            for path in self._waiting():
-                self._tell(json.loads(path.read_bytes()))
-                os.replace(path, self._folder / _TOLD)
+        failed = ""
+        for waits in [*self._waiting(), *self._unsaved]:
+            try:
+                self._tell_one(waits)
                 self._sent += 1
-            for name, event in list(self._unsaved.items()):
-                self._tell(event)
-                del self._unsaved[name]
-                self._sent += 1
-        except Exception as error:  # whoever is told must not end the watch; it is said, and tried again
-            if not self._failed:
-                print(
-                    f"Note: the {self.name} did not take an incident ({error}); it will be sent again later.",
-                    file=sys.stderr,
-                )
-            self._failed = f"{type(error).__name__}: {error}"
-            return False
-        self._failed = ""
-        return True
+            except Exception as error:  # whoever is told must not end the watch; it is said, and tried again
+                if not self._failed:
+                    say(f"the {self.name} did not take an incident ({error}); it will be sent again later.")
+                self._failed = failed = f"{type(error).__name__}: {error}"
+                if not isinstance(error, ValueError):  # which is about this event only
+                    break
+        self._failed = failed
+        return not failed
+
+    def _tell_one(self, waits):
+        """Tell an event that waits as a file, or one without a file by its id."""
+        if isinstance(waits, Path):
+            self._tell(json.loads(waits.read_bytes()))
+            os.replace(waits, self._folder / _TOLD)
+        else:
+            self._tell(self._unsaved[waits])
+            del self._unsaved[waits]
 
 
 def _id_of(path):

@@ -29,6 +29,7 @@ class Tuning:
     pages_listed: int = 200  # incidents on the page
 
     settings_shortest: int = 16  # letters of a token
+    settings_ports: int = 65_535
 
     sinks_patience: float = 5.0  # seconds of a call
     sinks_facility: int = 16 * 8  # local use 0
