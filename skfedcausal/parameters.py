@@ -3,9 +3,7 @@
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Self
 
-from sklearn.utils._param_validation import validate_parameter_constraints
-
-from .bases import BaseEstimator
+from .bases import BaseEstimator, check_parameters
 
 
 class ParameterGroup(BaseEstimator):
@@ -32,9 +30,7 @@ class ParameterGroup(BaseEstimator):
         ValueError
             Says of which parameter it was, what came and what it may be.
         """
-        validate_parameter_constraints(
-            self._parameter_constraints, self.get_params(deep=False), caller_name=type(self).__name__
-        )
+        check_parameters(self._parameter_constraints, self.get_params(deep=False), type(self).__name__)
 
     def changed(self, **settings: Any) -> Self:
         """Another group with other values of some parameters.
@@ -262,6 +258,9 @@ def _names(kind):
 
 def _getter(group, name):
     def value(self):
-        return getattr(group_of(self, group), name)
+        given = group_of(self, group)
+        if not isinstance(given, ParameterGroup):
+            self._validate_params()  # which says what it is
+        return getattr(given, name)
 
     return value

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ..arguments import checked
 from .calibration import check_promise, composed_epsilon
 from .errors import PrivacyBudgetError
 from .voids import reasons, same_clients
@@ -348,6 +349,7 @@ class PrivacyAccountant:
 
     # -- totals ----------------------------------------------------------------------------------
 
+    @checked
     def spent(
         self, delta: float | None = None, clients: Sequence[str] | None = None, *, times: int = 1
     ) -> PrivacySpent:
@@ -399,6 +401,7 @@ class PrivacyAccountant:
         unit = "none" if scope is None else scope.unit
         return PrivacySpent(epsilon, delta, mu, unit, per_client)
 
+    @checked
     def charges_of(self, clients: Sequence[str]) -> list[Charge]:
         """Charges of some clients.
 
