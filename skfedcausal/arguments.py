@@ -27,7 +27,7 @@ _KINDS = {
     **dict.fromkeys(("n_releases", "n_categories"), _COUNT),
     **dict.fromkeys(("conditional", "geweke", "return_std", "split", "undecided", "dry_run"), _FLAG),
     **dict.fromkeys(("local_model", "strict"), _FLAG),
-    **dict.fromkeys(("clients", "starts"), ((list, tuple, set, np.ndarray, pd.Index), "a list")),
+    "starts": ((list, tuple, range, np.ndarray, pd.Index), "a list of first rows of episodes"),
     **dict.fromkeys(("model", "method", "loops", "sensors", "question", "times", "kind"), _WORD),
     **dict.fromkeys(("cause", "effect", "input", "output", "unit"), _NAME),
     "n": ((str, Integral, tuple, list), "a name or a position, or a list of them"),

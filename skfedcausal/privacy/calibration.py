@@ -107,8 +107,7 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     >>> round(epsilon_from_mu(1.0, 1e-5), 2)
     4.38
     """
-    check_promise(None, delta)
-    check_not_negative(mu=mu)
+    check_not_negative(mu=mu, delta=delta)
     return composed_epsilon(mu, (), delta)
 
 
@@ -219,10 +218,10 @@ def randomized_response_composition(
     >>> round(randomized_response_composition(0.1, 100, 1e-5), 2)
     4.31
     """
-    check_promise(epsilon, delta)
+    check_promise(epsilon, None)
     check_number(n_releases, "n_releases", 0)
     check_number(n_categories, "n_categories", 2)
-    check_not_negative(mu=mu)
+    check_not_negative(mu=mu, delta=delta)
     return composed_epsilon(mu, ((epsilon, n_categories, n_releases),), delta)
 
 
