@@ -1,10 +1,8 @@
 """Base classes of scikit-learn, with the annotations that it does not have: type checkers see those here."""
 
-from reprlib import repr as short
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils._param_validation import InvalidParameterError, validate_parameter_constraints
 
 if TYPE_CHECKING:
     from typing import Self
@@ -61,50 +59,7 @@ if TYPE_CHECKING:
         def __sklearn_tags__(self) -> Any: ...
 
 else:
-    from sklearn.base import BaseEstimator as _BaseEstimator
-    from sklearn.base import ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
+    from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
     from sklearn.utils import Bunch
 
-    class BaseEstimator(_BaseEstimator):
-        """scikit-learn's, which says of parameters that cannot even be compared what they are."""
-
-        def _validate_params(self):
-            check_parameters(self._parameter_constraints, self.get_params(deep=False), type(self).__name__)
-
-
-def check_parameters(constraints, params, who):
-    """Refuse invalid parameters, those with which NumPy's comparisons end in an error as well.
-
-    Durations of NumPy are whole numbers to Python, and sparse matrices are compared element by element.
-
-    Parameters
-    ----------
-    constraints : dict
-        As ``_parameter_constraints`` of scikit-learn.
-    params : dict
-    who : str
-        Whose they are.
-
-    Raises
-    ------
-    InvalidParameterError
-        A ValueError that says of which parameter it was, what came and what it may be.
-    """
-    for name, value in params.items():
-        try:
-            if isinstance(value, np.timedelta64):
-                raise TypeError("a duration")
-            validate_parameter_constraints(constraints, {name: value}, caller_name=who)
-        except InvalidParameterError:
-            raise
-        except (TypeError, ValueError) as error:
-            raise InvalidParameterError(
-                f"The {name!r} parameter of {who} must be of another kind. Got {short(value)} instead, of type "
-                f"{type(value).__name__} ({error})."
-            ) from None
-
-
-__all__ = [
-    "BaseEstimator", "Bunch", "ClassNamePrefixFeaturesOutMixin", "RegressorMixin", "TransformerMixin",
-    "check_parameters",
-]  # fmt: skip
+__all__ = ["BaseEstimator", "Bunch", "ClassNamePrefixFeaturesOutMixin", "RegressorMixin", "TransformerMixin"]

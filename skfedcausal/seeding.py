@@ -5,8 +5,6 @@ from numbers import Integral
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .bases import check_parameters
-
 
 def copied(part):
     """Clone of a part; of one with a parameter of which there cannot be two, such as a generator, it is said which.
@@ -47,8 +45,12 @@ def generator_of(random_state, who):
     >>> int(generator_of(0, "stable_links").randint(100))
     44
     """
-    check_parameters({"random_state": ["random_state"]}, {"random_state": random_state}, who)
-    return check_random_state(random_state)
+    try:
+        return check_random_state(random_state)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Got random_state={random_state!r} in {who}; give a whole number from 0 to 2**32 - 1, or a RandomState."
+        ) from None
 
 
 def seeded(template, random_state):

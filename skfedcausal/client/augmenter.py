@@ -20,7 +20,8 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..arguments import as_floats, checked, rows_of_numbers
-from ..bases import BaseEstimator, RegressorMixin
+from ..bases import RegressorMixin
+from ..parameters import Checked
 from ..statespace.episodes import add_product, episodes, inner_rows, lagged_rows, symmetric
 from ..versioned import Versioned
 from .filtering import quick_names
@@ -29,7 +30,7 @@ from .tuning import TUNING
 _PIECE = 1 << 14  # measurements that stay in the second-level cache together with their copies
 
 
-class Augmenter(RegressorMixin, Versioned, BaseEstimator):
+class Augmenter(RegressorMixin, Versioned, Checked):
     """Base of augmenters, which predict the other units' influence from a unit's own measurements.
 
     A subclass has two methods. ``fit(Y, cross_term, transition=None, starts=(0,))`` learns the influence of
@@ -413,7 +414,7 @@ def _read_training(augmenter, Y, cross_term, starts, is_checked=False):
             f"{type(augmenter).__name__} requires y to be passed, but the target y is None: give the cross term, the "
             "influence of the other units on each row."
         )
-    cross_term = as_floats(cross_term, "y")
+    cross_term = np.asarray(cross_term, dtype=float) if is_checked else as_floats(cross_term, "y")
     cross_term = cross_term[:, None] if cross_term.ndim == 1 else cross_term
     if cross_term.ndim != 2 or len(cross_term) != len(Y):
         raise ValueError(

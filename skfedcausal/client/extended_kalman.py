@@ -12,10 +12,11 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..arguments import rows_of_numbers
-from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from ..bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from ..callers import warn
 from ..containers import check_lengths, episode_starts
 from ..given import Lengths
+from ..parameters import Checked
 from ..seeding import seeded
 from ..statespace.episodes import episodes, inner_rows
 from ..versioned import Versioned
@@ -27,7 +28,7 @@ _CHECKS = {"dtype": float, "ensure_all_finite": "allow-nan"}
 
 
 @dataclass(repr=False, eq=False)
-class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, BaseEstimator):
+class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, Checked):
     """Extended Kalman filter of one unit: equations 1 and 2 of [1]_.
 
     The model is ``x[t] = f(x[t-1]) + w``, ``y[t] = h(x[t]) + v``. Give both maps as functions with the

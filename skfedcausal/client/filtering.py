@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, validate_data
 
-from ..arguments import as_floats, checked, rows_of_numbers
+from ..arguments import checked, rows_of_numbers
 from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
@@ -212,9 +212,8 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         ValueError
             If the states are no numbers, or not as many a row as the model has.
         """
-        states, n_states = as_floats(states, "`states`"), self.model.C.shape[1]
-        if states.ndim != 2 or states.shape[1] != n_states:
-            raise ValueError(f"`states` has shape {states.shape}; give one row per time step and {n_states} columns.")
+        if np.shape(states)[1:] != self.model.C.shape[1:]:
+            raise ValueError(f"Got `states` of shape {np.shape(states)}; give {self.model.C.shape[1]} numbers a row.")
         expected = self.model.measurements(states)
         if not hasattr(self, "_model") or self._active.all():
             return expected

@@ -5,12 +5,12 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from ..containers.rows import episode_starts
 from ..message.packet import PacketError
 from ..message.requests import CommonRows
 from ..message.schema import KINDS
-from ..seeding import copied
 from .answers import along
 from .black_box import BlackBoxClient, NonlinearClient
 from .extended_kalman import ExtendedKalmanClient
@@ -144,7 +144,7 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None,
     """
     who = f"unit {name!r}"
     if isinstance(template, KalmanClient):
-        client = copied(template)
+        client = clone(template)
         client.fit(UnitRows(Y, U, starts, who, columns, noise, index, least_shift))
         if client.C is None:
             warn_few_rows(len(Y), len(client.model.C), client.n_states_, who)
@@ -158,7 +158,7 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None,
     _check_methods(template, f"The client of {who} is a {type(template).__name__}")
     if not hasattr(template, "fit"):
         return template  # a unit's own model, never fitted by us
-    client = copied(template) if hasattr(template, "get_params") else deepcopy(template)
+    client = clone(template) if hasattr(template, "get_params") else deepcopy(template)
     client.fit(Y, **along(Y, U, starts))
     return client
 
