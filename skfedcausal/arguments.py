@@ -1,13 +1,18 @@
 """What arguments of questions are, by their names: a question is not begun with one that is of another kind."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
+from os import PathLike
 from reprlib import repr as short
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+
+_Question = TypeVar("_Question", bound=Callable[..., Any])
 
 _NUMBER = (Real,), "a number"
 _COUNT = (Integral,), "a whole number"
@@ -15,20 +20,25 @@ _FLAG = (bool, np.bool_), "True or False"
 _WORD = (str,), "a word"
 _NAME = (str, Integral, tuple), "a name or a position"
 _KINDS = {
-    **dict.fromkeys(("alpha", "threshold", "held_out", "scale", "margin"), _NUMBER),
+    **dict.fromkeys(("alpha", "threshold", "held_out", "scale", "margin", "tol", "max_offset"), _NUMBER),
+    **dict.fromkeys(("epsilon", "delta", "mu", "noise_multiplier", "radius"), _NUMBER),
     **dict.fromkeys(("confidence", "strength", "forget", "horizon"), ((Real, str), "a number")),  # words: see there
     **dict.fromkeys(("n_frequencies", "n_resamples", "n_steps", "n_draws", "n_jobs"), _COUNT),
+    **dict.fromkeys(("n_releases", "n_categories"), _COUNT),
     **dict.fromkeys(("conditional", "geweke", "return_std", "split", "undecided", "dry_run"), _FLAG),
+    **dict.fromkeys(("local_model", "strict"), _FLAG),
+    "starts": ((list, tuple, range, np.ndarray, pd.Index), "a list of first rows of episodes"),
     **dict.fromkeys(("model", "method", "loops", "sensors", "question", "times", "kind"), _WORD),
     **dict.fromkeys(("cause", "effect", "input", "output", "unit"), _NAME),
     "n": ((str, Integral, tuple, list), "a name or a position, or a list of them"),
     "block_length": ((Integral, str), "a number of rows, or 'episodes'"),
     "limits": ((Mapping,), "a dict"),
+    "path": ((str, PathLike), "the path of a file"),
     "frequencies": ((list, tuple, np.ndarray, pd.Series, pd.Index), "a list of numbers"),
 }
 
 
-def checked(question):
+def checked(question: _Question) -> _Question:
     """The question, which refuses arguments of another kind than their names say; None is left to the question.
 
     Parameters
@@ -65,11 +75,38 @@ def checked(question):
     def asked(*given, **settings):
         for name, (place, kinds, words) in places.items():
             value = settings.get(name, given[place] if place < len(given) else None)
-            if value is not None and (not isinstance(value, kinds) or isinstance(value, np.timedelta64)):
-                raise TypeError(f"Got `{name}` of type {type(value).__name__} in {question.__name__}; give {words}.")
+            if value is not None:
+                check_kind(value, f"`{name}`", kinds, words, f" in {question.__name__}")
         return question(*given, **settings)
 
-    return asked
+    return asked  # type: ignore[return-value]
+
+
+def check_kind(value, name, kinds, words, where=""):
+    """Refuse a value that is of none of some classes.
+
+    Parameters
+    ----------
+    value : object
+    name : str
+        Of the argument.
+    kinds : tuple of type
+    words : str
+        What it has to be.
+    where : str, default=""
+        Of what the argument is.
+
+    Raises
+    ------
+    TypeError
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import check_kind
+    >>> check_kind({"boiler__PT1": "bar"}, "`measures`", (dict,), "a dict")
+    """
+    if not isinstance(value, kinds) or isinstance(value, np.timedelta64):  # which is a whole number to Python
+        raise TypeError(f"Got {name} of type {type(value).__name__}{where}; give {words}.")
 
 
 def check_choice(name, value, choices):
@@ -91,7 +128,7 @@ def check_choice(name, value, choices):
     >>> from skfedcausal.arguments import check_choice
     >>> check_choice("how", "last", ("last", "mean"))
     """
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         *others, last = map(repr, choices)
         raise ValueError(f"Got {name}={value!r}; choose {', '.join(others)} or {last}.")
 
@@ -141,6 +178,28 @@ def check_number(number, name, least=1):
         raise ValueError(f"Got {name}={number!r}; give a whole number, at least {least}.")
 
 
+def check_not_negative(**numbers):
+    """Refuse numbers that are below zero, or none.
+
+    Parameters
+    ----------
+    **numbers : float
+        By their names.
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import check_not_negative
+    >>> check_not_negative(radius=1.0)
+    """
+    for name, value in numbers.items():
+        if value is None or not value >= 0:
+            raise ValueError(f"Got {name}={value!r}; give a number that is not negative.")
+
+
 def as_numbers(given, what):
     """Finite numbers of an argument in an array.
 
@@ -167,12 +226,88 @@ def as_numbers(given, what):
     [1.0, 2.5]
     """
     try:
-        numbers = np.asarray(given, dtype=float).ravel()
-    except (TypeError, ValueError):
+        numbers = as_floats(given, what).ravel()
+    except ValueError:
         numbers = np.empty(0)
     if not (numbers.size and np.isfinite(numbers).all()):
         raise ValueError(f"Got {what}={short(given)}; give a list of finite numbers.")
     return numbers
+
+
+def as_floats(given: Any, name: str, words: str = "a 2-D array, or one list per row") -> np.ndarray:
+    """Real numbers of an argument in an array of its shape.
+
+    Parameters
+    ----------
+    given : array-like
+    name : str
+        Of the argument.
+    words : str
+        What to give.
+
+    Returns
+    -------
+    ndarray of float
+
+    Raises
+    ------
+    ValueError
+        If something in it is no real number, or its rows differ in length.
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import as_floats
+    >>> as_floats([[1, 2]], "A")
+    array([[1., 2.]])
+    """
+    try:
+        array = np.asarray(given)
+        if array.dtype.kind in "cmMSU":  # complex, times and words, some of which turn into numbers without a word
+            raise TypeError
+        return array.astype(float, copy=False)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} is not a table of real numbers; give {words}.") from None
+
+
+@contextmanager
+def rows_of_numbers(X, name="X"):
+    """Say of what is no table of numbers what it is, where a check of scikit-learn leaves that to NumPy.
+
+    Parameters
+    ----------
+    X : object
+        What is checked within.
+    name : str, default="X"
+
+    Raises
+    ------
+    TypeError, ValueError
+        As the check, with more words.
+
+    Examples
+    --------
+    >>> from sklearn.utils import check_array
+    >>> from skfedcausal.arguments import rows_of_numbers
+    >>> with rows_of_numbers({"boiler": [1.0]}):
+    ...     check_array({"boiler": [1.0]}, dtype=float)
+    Traceback (most recent call last):
+        ...
+    TypeError: Got X of type dict, which is no table of numbers, one row per time step and one column per sensor: ...
+    """
+    if isinstance(X, pd.DataFrame) and not X.columns.is_unique:
+        raise ValueError(f"Got {name} with columns of the same name; give every one its own.")
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        try:
+            np.asarray(X, dtype=float)
+        except (TypeError, ValueError):
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(
+                f"Got {name} of type {type(X).__name__}, which is no table of numbers, one row per time step and one "
+                f"column per sensor: {error}"
+            ) from None
+        raise
 
 
 def weighted_mean(values, sample_weight):

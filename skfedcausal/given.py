@@ -20,7 +20,7 @@ class HasEpisodes(Protocol):
 
 
 class Fitted(Protocol):
-    """Parts that are fitted: augmenters, servers, and the models of most clients."""
+    """Parts that are fitted: augmenters and the models of most clients."""
 
     def fit(self, *args: Any, **settings: Any) -> Any: ...
 
@@ -29,6 +29,17 @@ class Dialogue(Protocol):
     """Servers that speak with the units themselves."""
 
     def dialogue(self, *args: Any, **settings: Any) -> Any: ...
+
+
+class Server(Protocol):
+    """Servers that have learned: what all of them know; what else there is depends on which one was given."""
+
+    names_: tuple[str, ...]
+    state_slices_: dict[str, slice]
+    transition_: np.ndarray
+    process_cov_: np.ndarray
+
+    def __getattr__(self, name: str) -> Any: ...
 
 
 class Filtered(Protocol):

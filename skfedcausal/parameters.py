@@ -1,14 +1,43 @@
 """Parameters that belong together are one object of a constructor, which searches and ``set_params`` reach into."""
 
 from inspect import signature
+from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, Self
 
-from sklearn.utils._param_validation import validate_parameter_constraints
+import numpy as np
+from sklearn.utils._param_validation import InvalidParameterError, validate_parameter_constraints
 
 from .bases import BaseEstimator
 
 
-class ParameterGroup(BaseEstimator):
+class Checked(BaseEstimator):
+    """Base of what refuses invalid parameters, those with which NumPy's comparisons end in an error as well.
+
+    Durations of NumPy are whole numbers to Python, and sparse matrices are compared element by element.
+    """
+
+    _parameter_constraints: dict[str, Any] = {}
+    _groups: dict[str, type["ParameterGroup"]] = {}
+
+    def _validate_params(self):
+        who = type(self).__name__
+        for name, value in self.get_params(deep=False).items():
+            try:
+                if isinstance(value, np.timedelta64):
+                    raise TypeError("a duration")
+                validate_parameter_constraints(self._parameter_constraints, {name: value}, caller_name=who)
+            except InvalidParameterError:
+                raise
+            except (TypeError, ValueError) as error:
+                raise InvalidParameterError(
+                    f"The {name!r} parameter of {who} must be of another kind. Got {short(value)} instead, of type "
+                    f"{type(value).__name__} ({error})."
+                ) from None
+        for name in self._groups:
+            group_of(self, name).check()
+
+
+class ParameterGroup(Checked):
     """Base of objects that group parameters: frozen dataclasses, which who takes them checks.
 
     See Also
@@ -22,8 +51,6 @@ class ParameterGroup(BaseEstimator):
     'float32'
     """
 
-    _parameter_constraints: dict[str, Any] = {}
-
     def check(self) -> None:
         """Refuse invalid values.
 
@@ -32,9 +59,7 @@ class ParameterGroup(BaseEstimator):
         ValueError
             Says of which parameter it was, what came and what it may be.
         """
-        validate_parameter_constraints(
-            self._parameter_constraints, self.get_params(deep=False), caller_name=type(self).__name__
-        )
+        self._validate_params()
 
     def changed(self, **settings: Any) -> Self:
         """Another group with other values of some parameters.
@@ -58,14 +83,13 @@ class ParameterGroup(BaseEstimator):
         return type(self)(**own | settings)
 
 
-class Grouped(BaseEstimator):
+class Grouped(Checked):
     """Base of estimators some of whose parameters are groups: ``_groups`` has the class of each by name.
 
     None stands for a group with nothing set, and a word for one with that first parameter. What is in a group is read
     as an attribute of the estimator, so that numerics do not mind where a parameter stands.
     """
 
-    _groups: dict[str, type[ParameterGroup]] = {}
     _renamed: dict[str, str] = {}  # what old names of parameters have become, for the error of one release
 
     def __init_subclass__(cls, **settings):
@@ -86,11 +110,6 @@ class Grouped(BaseEstimator):
                 if place is not None:
                     raise TypeError(f"{cls.__name__} has no parameter {name!r} since version 0.2: {place}.")
             return super().__new__(cls)
-
-    def _validate_params(self):
-        super()._validate_params()
-        for name in self._groups:
-            group_of(self, name).check()
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name, and with `deep` those in groups and parts, ``group__name``.
@@ -262,6 +281,9 @@ def _names(kind):
 
 def _getter(group, name):
     def value(self):
-        return getattr(group_of(self, group), name)
+        given = group_of(self, group)
+        if not isinstance(given, ParameterGroup):
+            self._validate_params()  # which says what it is
+        return getattr(given, name)
 
     return value

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import signal
 from scipy.linalg import block_diag, eig
 
+from .arguments import as_numbers, check_kind, checked
 from .containers.layout import listed
 from .optional import import_optional
 from .statespace.matrices import spectral_radius
@@ -70,6 +71,7 @@ class TransferFunction:
         values = np.linalg.eigvals(self.A).astype(complex)
         return values[np.lexsort((values.imag, -np.abs(values)))]
 
+    @checked
     def zeros(self, tol: float = 1e-6) -> np.ndarray:
         """Transmission zeros: where the pencil ``[A - z I, B; C, D]`` loses rank.
 
@@ -115,7 +117,7 @@ class TransferFunction:
         -------
         ndarray of complex of shape (n_frequencies, d, k)
         """
-        z = np.exp(1j * np.asarray(frequencies, dtype=float))
+        z = np.exp(1j * as_numbers(frequencies, "frequencies"))
         resolvent = z[:, None, None] * np.eye(len(self.A)) - self.A
         return self.C @ np.linalg.solve(resolvent, np.broadcast_to(self.B, (len(z), *self.B.shape))) + self.direct
 
@@ -166,7 +168,15 @@ class TransferFunction:
         Returns
         -------
         float
+
+        Raises
+        ------
+        ValueError
+            If it has other numbers of inputs or outputs.
         """
+        check_kind(other, "`other`", (TransferFunction,), "a TransferFunction")
+        if (other.C.shape[0], other.B.shape[1]) != (len(self.C), self.B.shape[1]):
+            raise ValueError(f"Got {other!r} beside {self!r}; give a plant with the same inputs and outputs.")
         A, B, C = block_diag(self.A, other.A), np.vstack([self.B, other.B]), np.hstack([self.C, -other.C])
         D = self.direct - other.direct
         return TransferFunction(A, B, C, self.input_names, self.output_names, D).norm() / other.norm()

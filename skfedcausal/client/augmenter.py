@@ -19,7 +19,9 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..bases import BaseEstimator, RegressorMixin
+from ..arguments import as_floats, checked, rows_of_numbers
+from ..bases import RegressorMixin
+from ..parameters import Checked
 from ..statespace.episodes import add_product, episodes, inner_rows, lagged_rows, symmetric
 from ..versioned import Versioned
 from .filtering import quick_names
@@ -28,7 +30,7 @@ from .tuning import TUNING
 _PIECE = 1 << 14  # measurements that stay in the second-level cache together with their copies
 
 
-class Augmenter(RegressorMixin, Versioned, BaseEstimator):
+class Augmenter(RegressorMixin, Versioned, Checked):
     """Base of augmenters, which predict the other units' influence from a unit's own measurements.
 
     A subclass has two methods. ``fit(Y, cross_term, transition=None, starts=(0,))`` learns the influence of
@@ -195,6 +197,7 @@ class LinearAugmenter(Augmenter):
         self.theta_ = np.linalg.lstsq(A, self.coef_, rcond=None)[0]
         return self
 
+    @checked
     def predict(self, X, starts: Sequence[int] = (0,)) -> np.ndarray:
         """Predict the cross term of each row from the measurements before it.
 
@@ -210,7 +213,8 @@ class LinearAugmenter(Augmenter):
             Zero in the first row of an episode. Without its second dimension where `fit` was given one column so.
         """
         check_is_fitted(self)
-        Y = self.seen(validate_data(self, X, dtype=float, reset=False))
+        with rows_of_numbers(X):
+            Y = self.seen(validate_data(self, X, dtype=float, reset=False))
         guess = np.empty((len(Y), len(self.coef_)))
         np.dot(Y[:-1], self.coef_.T, out=guess[1:])
         guess += self.phi_
@@ -335,6 +339,7 @@ class RegressorAugmenter(Augmenter):
         self.estimator_ = estimator
         return self
 
+    @checked
     def predict(self, X, starts: Sequence[int] = (0,)) -> np.ndarray:
         """Predict the cross term of each row from the measurements before it.
 
@@ -350,7 +355,8 @@ class RegressorAugmenter(Augmenter):
             Zero in the first row of an episode. Without its second dimension where `fit` was given one column so.
         """
         check_is_fitted(self)
-        Y = validate_data(self, X, dtype=float, reset=False)
+        with rows_of_numbers(X):
+            Y = validate_data(self, X, dtype=float, reset=False)
         guess = self.estimator_.predict(lagged_rows(Y, self.n_lags, starts)).reshape(len(Y), -1)
         guess[list(starts)] = 0.0
         return guess[:, 0] if self._is_flat else guess
@@ -401,13 +407,14 @@ def _read_training(augmenter, Y, cross_term, starts, is_checked=False):
     if is_checked:
         augmenter.n_features_in_ = Y.shape[1]
     else:
-        Y = validate_data(augmenter, Y, dtype=float)
+        with rows_of_numbers(Y):
+            Y = validate_data(augmenter, Y, dtype=float)
     if cross_term is None:
         raise ValueError(
             f"{type(augmenter).__name__} requires y to be passed, but the target y is None: give the cross term, the "
             "influence of the other units on each row."
         )
-    cross_term = np.asarray(cross_term, dtype=float)
+    cross_term = np.asarray(cross_term, dtype=float) if is_checked else as_floats(cross_term, "y")
     cross_term = cross_term[:, None] if cross_term.ndim == 1 else cross_term
     if cross_term.ndim != 2 or len(cross_term) != len(Y):
         raise ValueError(

@@ -11,10 +11,12 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from ..arguments import rows_of_numbers
+from ..bases import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from ..callers import warn
 from ..containers import check_lengths, episode_starts
 from ..given import Lengths
+from ..parameters import Checked
 from ..seeding import seeded
 from ..statespace.episodes import episodes, inner_rows
 from ..versioned import Versioned
@@ -26,7 +28,7 @@ _CHECKS = {"dtype": float, "ensure_all_finite": "allow-nan"}
 
 
 @dataclass(repr=False, eq=False)
-class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, BaseEstimator):
+class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, Checked):
     """Extended Kalman filter of one unit: equations 1 and 2 of [1]_.
 
     The model is ``x[t] = f(x[t-1]) + w``, ``y[t] = h(x[t]) + v``. Give both maps as functions with the
@@ -152,7 +154,8 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
                 f"Got {', '.join(given)} without {', '.join(lacking)}. Give f and h as functions with Q and R, or "
                 "none of the four to learn them."
             )
-        Y = validate_data(self, X, ensure_min_samples=1 if given else 2, **_CHECKS)
+        with rows_of_numbers(X):
+            Y = validate_data(self, X, ensure_min_samples=1 if given else 2, **_CHECKS)
         if given:
             return self._take(Y)
         return self._learn(Y, episode_starts(check_lengths(lengths, len(Y))))
@@ -276,7 +279,8 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
     def _record(self, X, lengths):
         """Checked measurements and the bounds of their episodes."""
         check_is_fitted(self)
-        Y = validate_data(self, X, reset=False, **_CHECKS)
+        with rows_of_numbers(X):
+            Y = validate_data(self, X, reset=False, **_CHECKS)
         return Y, list(episodes(episode_starts(check_lengths(lengths, len(Y))), len(Y)))
 
     def transform(self, X: ArrayLike, *, lengths: Lengths = None) -> np.ndarray:

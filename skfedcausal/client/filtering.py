@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, validate_data
 
+from ..arguments import checked, rows_of_numbers
 from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
@@ -62,9 +63,11 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         if type(X) is np.ndarray and not hasattr(self, "feature_names_in_") and X.shape[1:] == (len(model.C),):
             Y = X if is_fine(X, 1, 1) else check_array(X, estimator=self, input_name="X", **checks)
         elif hasattr(self, "_model"):
-            Y = validate_data(self, X, reset=False, **checks)
+            with rows_of_numbers(X):
+                Y = validate_data(self, X, reset=False, **checks)
         else:
-            Y = check_array(X, estimator=self, input_name="X", **checks)
+            with rows_of_numbers(X):
+                Y = check_array(X, estimator=self, input_name="X", **checks)
             if Y.shape[1] != len(model.C):
                 raise ValueError(
                     f"X has {Y.shape[1]} features, but {type(self).__name__} is expecting {len(model.C)} "
@@ -203,7 +206,14 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         Returns
         -------
         ndarray of shape (n_samples, n_features)
+
+        Raises
+        ------
+        ValueError
+            If the states are no numbers, or not as many a row as the model has.
         """
+        if np.shape(states)[1:] != self.model.C.shape[1:]:
+            raise ValueError(f"Got `states` of shape {np.shape(states)}; give {self.model.C.shape[1]} numbers a row.")
         expected = self.model.measurements(states)
         if not hasattr(self, "_model") or self._active.all():
             return expected
@@ -245,6 +255,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         """
         return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
 
+    @checked
     def message(
         self,
         X: ArrayLike,

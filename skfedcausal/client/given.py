@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..arguments import as_floats
 from .tuning import TUNING
 
 GIVEN = ("A", "B", "C", "Q", "R")
@@ -23,7 +24,7 @@ def given_matrices(client, n_features=None):
 
 def check_matrices(values, n_features=None):
     """Matrices by name as checked arrays, without those that are None."""
-    given = {name: _as_floats(value, name) for name, value in values.items() if value is not None}
+    given = {name: as_floats(value, name) for name, value in values.items() if value is not None}
     if not given:
         return given
     if "C" not in given:
@@ -41,16 +42,6 @@ def check_matrices(values, n_features=None):
     if "R" in given:
         _check_noise_covariance(given["R"])
     return given
-
-
-def _as_floats(value, name):
-    try:
-        array = np.asarray(value)
-        if array.dtype.kind == "c":
-            raise TypeError
-        return array.astype(float, copy=False)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is not a table of real numbers; give a 2-D array, or one list per row.") from None
 
 
 def _check_shapes(given, n_features):
@@ -111,7 +102,7 @@ def checked_gain(gain, model, active):
 
     `gain` is (n_states, n_features), `active` (n_features,).
     """
-    gain = np.asarray(gain, dtype=float)
+    gain = as_floats(gain, "gain")
     if gain.shape != (model.n_states, len(active)) or not np.isfinite(gain).all():
         raise ValueError(
             f"gain has shape {gain.shape} or is not finite; give ({model.n_states}, {len(active)}) numbers, "

@@ -12,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
+from ..arguments import rows_of_numbers
 from ..callers import warn
 from ..containers import check_lengths, episode_starts
 from ..given import Lengths
@@ -206,7 +207,8 @@ class KalmanClient(HasBaseline, UnitClient):
         """
         if isinstance(X, UnitRows):  # as a worker gives them, which has checked them
             return self._learn(X)
-        Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
+        with rows_of_numbers(X):
+            Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
         U = as_inputs(inputs, len(Y))
         columns, index = getattr(self, "feature_names_in_", None), getattr(X, "index", None)
         starts = episode_starts(check_lengths(lengths, len(Y)))

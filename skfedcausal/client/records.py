@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..arguments import as_floats
 from ..beside import beside
 from ..callers import warn
 from ..containers import constant_columns
@@ -48,7 +49,7 @@ def as_inputs(inputs, n_samples):
     """Inputs as a checked array of shape (n_samples, n_inputs), or None."""
     if inputs is None:
         return None
-    U = np.asarray(inputs, dtype=float)
+    U = as_floats(inputs, "`inputs`")
     if U.ndim == 1:
         U = U[:, None]
     if U.ndim != 2 or len(U) != n_samples:

@@ -10,6 +10,7 @@ from scipy.sparse import issparse
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_n_features
 
+from ..arguments import as_floats
 from ..versioned import Versioned
 from .arrays import as_native, column_names, kinds, to_floats
 from .clients import ClientArrays, n_dimensions, opened
@@ -84,6 +85,8 @@ class UnitScaler(Versioned, StandardScaler):
             If X is no table of numbers, or the squares of some cannot be computed.
         """
         table = _table(X)
+        if sample_weight is not None:
+            sample_weight = as_floats(sample_weight, "`sample_weight`", "one number for each row")
         with np.errstate(over="ignore", invalid="ignore"):
             fitted = super().fit(table, y, sample_weight)
         lost = np.flatnonzero(~np.isfinite(self.var_) & ~np.isnan(self.mean_)) if self.with_std else ()

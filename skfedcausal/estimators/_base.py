@@ -110,7 +110,7 @@ class FederatedEstimator(
     _: KW_ONLY
     client_labels: Columns | str = "from_columns"
     augmenter: Fitted | None = None
-    server: Fitted | Dialogue | None = None
+    server: Dialogue | None = None
     privacy: PrivacyMechanism | None = None
     communication: Communication | None = None
     n_jobs: int | None = None
@@ -121,7 +121,7 @@ class FederatedEstimator(
         "client": [HasMethods("message"), HasMethods("filter_moments"), list, tuple, dict, None],
         "client_labels": ["array-like", callable, StrOptions({"from_columns"})],
         "augmenter": [HasMethods(["fit", "predict"]), None],
-        "server": [HasMethods("fit"), HasMethods("dialogue"), None],
+        "server": [HasMethods("dialogue"), None],
         "privacy": [PrivacyMechanism, None],
         "communication": [Communication, None],
         "n_jobs": [Integral, None],

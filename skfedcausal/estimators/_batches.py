@@ -151,7 +151,7 @@ class BatchLearning(FederatedEstimator):
         else:
             plant, server, renewed = self._read_batch(X, inputs, lengths, place), self.server_, self._renewed
         if renewed:  # their states are others: sums begin anew
-            self.server_.batches_ = None
+            server.batches_ = None
         place.warn_if_back(plant.index)
         continues = not renewed and place.goes_on(plant.index)
         dialogue = BatchDialogue(server, renewed, continues=continues, forget=forget)

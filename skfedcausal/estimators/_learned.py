@@ -7,6 +7,7 @@ import pandas as pd
 
 from ..containers import PlantLayout
 from ..federation.ledger import Ledger, StreamLedger
+from ..given import Server
 from ..privacy.accountant import PrivacySpent
 
 
@@ -25,7 +26,7 @@ class LearnedPlant:
     state_slices_: dict[str, slice]
     clients_: dict[str, Any]
     augmenters_: dict[str, Any]
-    server_: Any
+    server_: Server
     communication_: dict[str, Any]
     ledger_: Ledger
     lost_units_: pd.DataFrame

@@ -129,7 +129,7 @@ class Impact:
 
 def found_impact(effects, asking, do, window, *, loops, limits, confidence, margin, question):
     """The :class:`Impact` of a move within a window of rows; `effects` and `asking` as of :func:`replayed_record`."""
-    if not margin >= 0:
+    if margin is None or not margin >= 0:
         raise ValueError(f"Got margin={margin!r}; give a share of a standard deviation, at least 0.")
     check_choice("question", question, ("did", "would"))
     if hasattr(do, "items"):

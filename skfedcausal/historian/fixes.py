@@ -1,8 +1,11 @@
 """What a check found, put right: fill values, frozen tags, tags that are there twice."""
 
+from collections.abc import Collection
+
 import numpy as np
 import pandas as pd
 
+from ..arguments import check_kind
 from ..containers.layout import listed
 from ..quality.tags import Tag, filled
 from .tuning import TUNING
@@ -24,6 +27,7 @@ NAMES = ("fill values", "stuck", "duplicates", "grid", "episodes")
 
 def read_fixes(fix):
     """Names of fixes from what the user gave."""
+    check_kind(() if fix is None else fix, "`fix`", (str, Collection), f"'all' or some of {listed(NAMES)}")
     given = [part.strip() for part in fix.split(",")] if isinstance(fix, str) else list(fix or ())
     if given == ["all"]:
         return NAMES

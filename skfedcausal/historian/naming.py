@@ -5,8 +5,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from fnmatch import fnmatchcase, translate
+from numbers import Integral
+from os import PathLike
 from pathlib import Path
 
+from ..arguments import check_kind
 from ..containers.layout import SEPARATOR, listed
 from .tuning import TUNING
 
@@ -28,6 +31,7 @@ def unit_names(columns, units="prefix"):
     file names, a glob whose first ``*`` is the unit, or a regular expression with a group ``unit``. Units that differ
     in capitals only are one.
     """
+    check_kind(units, "`units`", (str, Mapping, PathLike, Integral), '"prefix", a pattern or a dict')
     columns = [str(column) for column in columns]
     level = re.fullmatch(r"(?:level\s*)?(\d+)", str(units))
     if units == "prefix":

@@ -145,9 +145,12 @@ def read_historian(
 def _span(value, option):
     """Length of time that an option gives."""
     try:
-        return pd.Timedelta(value)
-    except ValueError as error:
-        raise ValueError(f"{option}={value!r} is no length of time; give '10s' or '5min'.") from error
+        span: Any = pd.Timedelta(value)
+    except (TypeError, ValueError):
+        span = pd.NaT
+    if span is pd.NaT:
+        raise ValueError(f"{option}={value!r} is no length of time; give '10s' or '5min'.")
+    return span
 
 
 def _unit_series(export, dialect, unit):

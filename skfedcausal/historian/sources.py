@@ -7,11 +7,13 @@ import re
 import sqlite3
 import zipfile
 from contextlib import closing, suppress
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
+from ..arguments import check_kind
 from ..containers.arrays import as_native
 from ..containers.layout import listed
 from ..optional import import_optional
@@ -42,6 +44,8 @@ def written(export, where, dialect):
         return Written(native)
     if is_address(export):
         return of_address(export, where, dialect.query)
+    if not hasattr(export, "read"):
+        check_kind(export, where, (str, PathLike), "a table, the path of a file, or an open one")
     path = None if hasattr(export, "read") else Path(export)
     early = b"" if path is None else _first_bytes(path)
     if early.startswith(_OF_PARQUET):

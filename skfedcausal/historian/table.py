@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pandas as pd
 
+from ..arguments import check_kind, check_number
 from ..callers import warn
 from ..containers.clock import is_numbering
 from ..containers.layout import SEPARATOR, check_unit_names, listed, split_flat_names
@@ -168,6 +169,7 @@ class PlantTable:
         fixes = read_fixes(fix)
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
+        check_kind(drop, "`drop`", (str, Collection), "a list of columns")
         drop = tuple([drop] if isinstance(drop, str) else drop)
         columns = None if columns is None else tuple([columns] if isinstance(columns, str) else columns)
         dialect = Dialect(
@@ -215,6 +217,7 @@ class PlantTable:
         -------
         PlantTable
         """
+        check_kind(measures, "`measures`", (Mapping,), "a dict from column to unit of measurement")
         given = replace(self, given_measures={**(self.given_measures or {}), **measures})
         return replace(given, check=replace(self.check, measures=given.measures))
 
@@ -246,6 +249,7 @@ class PlantTable:
             table = pd.read_csv(roles, keep_default_na=False)
             roles = dict(zip(table["column"], table["role"], strict=True))
             measures = dict(zip(table["column"], table.get("measure", ()), strict=False))
+        check_kind(roles, "`roles`", (Mapping,), "a dict from column to role, or the path of a table")
         corrected(self.roles, roles)
         return replace(self, given_roles={**(self.given_roles or {}), **roles}).with_measures(measures)
 
@@ -307,8 +311,20 @@ class PlantTable:
         Returns
         -------
         PlantTable
+
+        Raises
+        ------
+        ValueError
+            If one is not there, or none has values.
         """
+        columns = [columns] if isinstance(columns, str) else columns
+        check_kind(columns, "`columns`", (Sequence, np.ndarray, pd.Index, pd.Series), "a list of names of columns")
+        unknown = [name for name in columns if not isinstance(name, str) or name not in self.frame]
+        if unknown or len(columns) == 0:
+            raise ValueError(f"Got `columns` with {listed(unknown, 6)}; give some of {listed(list(self.frame), 6)}.")
         there = np.flatnonzero(self.frame[[*columns]].notna().any(axis=1))
+        if not there.size:
+            raise ValueError(f"Columns {listed(list(columns), 6)} have no values; give others.")
         part = self.split(int(there[-1]) + 1)[0].split(int(there[0]))[1]
         return replace(part, frame=part.frame[[*columns]])
 
@@ -324,6 +340,7 @@ class PlantTable:
         -------
         tuple of PlantTable
         """
+        check_number(row, "row", least=0)
         starts = np.cumsum([0, *self.lengths])
         before = np.diff(np.clip(starts, 0, row))
         after = np.diff(np.clip(starts, row, starts[-1]))

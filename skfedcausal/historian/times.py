@@ -197,7 +197,7 @@ def on_one_clock(times, tags, tz, where, strict=True):
         return times
     try:
         zone = ZoneInfo(tz)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, TypeError, ValueError) as error:
         raise ValueError(f"tz={tz!r} is not a time zone; give its name, such as 'Europe/Berlin'.") from error
     earlier = np.ones(len(times), dtype=bool)
     ambiguous = times.tz_localize(zone, ambiguous="NaT", nonexistent="shift_forward").isna()

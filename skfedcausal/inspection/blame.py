@@ -143,18 +143,24 @@ def tag_trend(
     return found if isinstance(tag, list) else found[0]
 
 
+def one_incident(given, keys):
+    """A row of `incidents`, the first of a table, which has some keys."""
+    if isinstance(given, pd.DataFrame):
+        if given.empty:
+            raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
+        given = given.iloc[0]
+    if not isinstance(given, (pd.Series, Mapping)):
+        raise TypeError(f"Got {given!r} as an incident; give one row of `incidents(X)`.")
+    absent = [key for key in keys if key not in given]
+    if absent:
+        raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
+    return given
+
+
 def _at_home(est, X, incident, lengths, question):
     """The :class:`IncidentAtHome` of a row of `incidents`."""
     asked = fitted(est, AskedWatch, question)
-    if isinstance(incident, pd.DataFrame):
-        if incident.empty:
-            raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
-        incident = incident.iloc[0]
-    if not isinstance(incident, (pd.Series, Mapping)):
-        raise TypeError(f"Got {incident!r} as an incident; give one row of `incidents(X)`.")
-    absent = [key for key in ("start", "detected", "end", "ranking") if key not in incident]
-    if absent:
-        raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
+    incident = one_incident(incident, ("start", "detected", "end", "ranking"))
     unit = incident["ranking"][0][0]
     kept = asked.kept.get(unit, {})
     if "tags" not in kept:

@@ -8,7 +8,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.utils import check_random_state
 
 from ..arguments import as_numbers
 from ..callers import warn
@@ -17,6 +16,7 @@ from ..given import Inputs, Lengths, Record
 from ..privacy import PrivacyMechanism, UtilityWarning
 from ..privacy.errors import largest_deviation
 from ..privacy.mechanism import trial_of
+from ..seeding import generator_of
 from ._asked import asked_of
 from .tuning import TUNING
 
@@ -99,7 +99,7 @@ def privacy_curve(
     epsilons = np.sort(as_numbers(epsilons, "epsilons"))
     if epsilons[0] <= 0 or n_draws < 1:
         raise ValueError(f"Got epsilons={epsilons.tolist()} and n_draws={n_draws}; give numbers that are all positive.")
-    seeds = check_random_state(random_state).randint(2**31 - 1, size=(len(epsilons), n_draws))
+    seeds = generator_of(random_state, "privacy_curve").randint(2**31 - 1, size=(len(epsilons), n_draws))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what noise does to a fit is what the table is for
         clear = _outcome(est, record, None)

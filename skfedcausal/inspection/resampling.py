@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from sklearn.utils import check_random_state
 
 from ..given import Inputs, Lengths, Record
+from ..seeding import generator_of
 from ..server.links import answers
 from ._asked import answering
 
@@ -168,6 +168,6 @@ def _resampled(est, question, record, random_state, **settings):
     """Ask the server with a seed, from the estimator's own random state where none is given."""
     server = answering(est, question, "test_links")
     chosen = est.random_state if random_state is None else random_state
-    seed = int(check_random_state(chosen).randint(2**31 - 1))
+    seed = int(generator_of(chosen, question).randint(2**31 - 1))
     with est.asked_.about(*record) as units:
         return getattr(answers, question)(server, units.messages(), random_state=seed, **settings)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from ..arguments import as_floats
 from ..containers.rows import position
 
 _ROUNDING = 1e-9  # by which a sum of probabilities may exceed one
@@ -161,7 +162,8 @@ def expected_calibration_error(probability: ArrayLike, correct: ArrayLike, n_bin
     >>> round(expected_calibration_error([0.9, 0.9, 0.6], [1, 1, 0]), 3)
     0.267
     """
-    probability, correct = np.asarray(probability, dtype=float), np.asarray(correct, dtype=float)
+    words = "one number for each answer"
+    probability, correct = as_floats(probability, "`probability`", words), as_floats(correct, "`correct`", words)
     if probability.shape != correct.shape or probability.ndim != 1 or len(correct) == 0:
         shapes = f"Got probabilities of shape {probability.shape} and answers of shape {correct.shape}"
         raise ValueError(f"{shapes}; give one of each per answer, and one answer at least.")

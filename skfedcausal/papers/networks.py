@@ -15,9 +15,10 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..bases import BaseEstimator, RegressorMixin
+from ..bases import RegressorMixin
 from ..callers import warn
 from ..optional import import_optional
+from ..parameters import Checked
 from ..statespace.networks import FeedForward
 from ..versioned import Versioned
 from .numerics.lstm import LSTM, uniform_lstm
@@ -35,7 +36,7 @@ _CONSTRAINTS = {
 
 
 @dataclass(repr=False, eq=False)
-class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
+class _TorchRegressor(RegressorMixin, Versioned, Checked):
     """Base of the regressors: Adam on mini-batches of half the squared error."""
 
     _parameter_constraints = _CONSTRAINTS

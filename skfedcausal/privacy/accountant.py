@@ -4,7 +4,7 @@ import hashlib
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ..arguments import check_kind
 from .calibration import check_promise, composed_epsilon
 from .errors import PrivacyBudgetError
 from .voids import reasons, same_clients
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from .mechanism import Release
 
 _ADVICE = "Use less epsilon per release, or release less often."
+_NAMES = (Sequence, Set, Mapping, np.ndarray, pd.Index)  # that names of units come in
 _SLACK = 1e-12  # relative, for rounding in the root finder
 
 
@@ -367,6 +369,8 @@ class PrivacyAccountant:
         -------
         PrivacySpent
         """
+        if clients is not None:
+            check_kind(clients, "`clients`", _NAMES, "a list of names of units")
         with self._lock:
             charges = [replace(charge, count=times * charge.count) for charge in self._charges]
             return self._spent(charges, self.scope, delta, clients)
@@ -410,6 +414,7 @@ class PrivacyAccountant:
         -------
         list of Charge
         """
+        check_kind(clients, "`clients`", _NAMES, "a list of names of units")
         same = same_clients(self._charges)
         names = {same.get(client, client): client for client in reversed(list(clients))}
         return [

@@ -21,6 +21,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, logsumexp
 
+from ..arguments import check_not_negative, check_number, checked
+
 _TINY = 1e-60  # probabilities below are counted as certain failure instead of being carried along
 
 
@@ -78,6 +80,7 @@ def mu_from_epsilon(epsilon: float, delta: float) -> float:
     return brentq(excess, low, high, xtol=1e-300, rtol=1e-14)
 
 
+@checked
 def epsilon_from_mu(mu: float, delta: float) -> float:
     """Smallest epsilon at which a mu-GDP release is (epsilon, delta)-private.
 
@@ -104,9 +107,11 @@ def epsilon_from_mu(mu: float, delta: float) -> float:
     >>> round(epsilon_from_mu(1.0, 1e-5), 2)
     4.38
     """
+    check_not_negative(mu=mu, delta=delta)
     return composed_epsilon(mu, (), delta)
 
 
+@checked
 def gaussian_noise_multiplier(epsilon: float, delta: float, n_releases: int = 1) -> float:
     """Noise standard deviation over sensitivity of each of `n_releases` releases.
 
@@ -136,9 +141,11 @@ def gaussian_noise_multiplier(epsilon: float, delta: float, n_releases: int = 1)
     >>> round(gaussian_noise_multiplier(1.0, 1e-5, n_releases=400), 1)
     74.6
     """
+    check_number(n_releases, "n_releases", 0)
     return float(np.sqrt(n_releases) / mu_from_epsilon(epsilon, delta))
 
 
+@checked
 def epsilon_of(noise_multiplier: float, delta: float, n_releases: int = 1) -> float:
     """Epsilon of `n_releases` Gaussian releases, each with this noise over sensitivity.
 
@@ -168,9 +175,12 @@ def epsilon_of(noise_multiplier: float, delta: float, n_releases: int = 1) -> fl
     >>> round(epsilon_of(74.6, 1e-5, n_releases=400), 2)
     1.0
     """
-    return epsilon_from_mu(np.sqrt(n_releases) / noise_multiplier, delta)
+    check_number(n_releases, "n_releases", 0)
+    check_not_negative(noise_multiplier=noise_multiplier)
+    return epsilon_from_mu(np.sqrt(n_releases) / float(noise_multiplier), delta)
 
 
+@checked
 def randomized_response_composition(
     epsilon: float, n_releases: int, delta: float, *, n_categories: int = 2, mu: float = 0.0
 ) -> float:
@@ -208,6 +218,10 @@ def randomized_response_composition(
     >>> round(randomized_response_composition(0.1, 100, 1e-5), 2)
     4.31
     """
+    check_promise(epsilon, None)
+    check_number(n_releases, "n_releases", 0)
+    check_number(n_categories, "n_categories", 2)
+    check_not_negative(mu=mu, delta=delta)
     return composed_epsilon(mu, ((epsilon, n_categories, n_releases),), delta)
 
 
@@ -246,6 +260,8 @@ def response_losses(epsilon, n_categories, count):
 
     Tails below 1e-60 are left out.
     """
+    if epsilon > np.log(np.finfo(float).max):
+        raise ValueError(f"epsilon={epsilon:g} of each response promises nothing; leave the mechanism off instead.")
     whole = np.exp(float(epsilon)) + n_categories - 1
     single = np.array([1.0, n_categories - 2, np.exp(epsilon)]) / whole  # loss -1, 0 and 1 times epsilon
     offset, weights = _convolution_power(single, count)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..bases import BaseEstimator
 from ..given import Lengths
+from ..parameters import Checked
 from .accountant import Charge, PrivacyAccountant, PrivacySpent, Scope
 from .errors import warn_release
 from .noise import Bounds, UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
@@ -67,7 +67,7 @@ class Plan:
         return replace(charge, mu=np.inf, bound="data") if self.leaks else charge
 
 
-class PrivacyMechanism(BaseEstimator, ABC):
+class PrivacyMechanism(Checked, ABC):
     """Contract of a mechanism: a unit's record gets noise before anything is computed from it.
 
     A subclass says what is protected (`scope`) and how much noise a record needs (:meth:`noise_of`). Noise is

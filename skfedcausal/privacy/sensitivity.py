@@ -18,12 +18,14 @@ import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.optimize import minimize_scalar
 
+from ..arguments import as_floats, check_not_negative, check_number, checked
 from .errors import SensitivityUnboundedError
 
 _MAX_RADIUS = 1 - 1e-12
 _N_FREQUENCIES = 2048
 
 
+@checked
 def event_sensitivity(F: Any, K: Any, radius: float = 1.0, n_steps: int | None = None) -> float:
     """Change of a filter's trajectory when one time step's measurements change.
 
@@ -53,11 +55,12 @@ def event_sensitivity(F: Any, K: Any, radius: float = 1.0, n_steps: int | None =
     >>> event_sensitivity([[0.6]], [[0.8]])  # 0.8 / sqrt(1 - 0.36)
     1.0
     """
-    F, K = _filter_matrices(F, K)
+    F, K = _filter_matrices(F, K, radius)
     X = gramian(F, np.eye(len(F)), n_steps)
     return float(radius * root_of_largest(K.T @ X @ K))
 
 
+@checked
 def window_sensitivity(F: Any, K: Any, window: int, radius: float = 1.0) -> float:
     """Bound on the change of a filter's trajectory when any `window` consecutive steps change.
 
@@ -82,7 +85,8 @@ def window_sensitivity(F: Any, K: Any, window: int, radius: float = 1.0) -> floa
     >>> round(window_sensitivity(0.5 * np.eye(1), np.eye(1), 4), 2)
     3.34
     """
-    F, K = _filter_matrices(F, K)
+    F, K = _filter_matrices(F, K, radius)
+    check_number(window, "window")
     X = gramian(F, np.eye(len(F)))
     KXK, later = K.T @ X @ K, [X @ K]
     for _ in range(window - 1):
@@ -97,6 +101,7 @@ def window_sensitivity(F: Any, K: Any, window: int, radius: float = 1.0) -> floa
     return float(radius * min(joint, window * root_of_largest(KXK)))
 
 
+@checked
 def client_sensitivity(F: Any, K: Any, n_steps: int, radius: float = 1.0) -> float:
     """Bound on the change of a filter's trajectory when all of a record's measurements change.
 
@@ -122,7 +127,8 @@ def client_sensitivity(F: Any, K: Any, n_steps: int, radius: float = 1.0) -> flo
     >>> round(client_sensitivity(0.5 * np.eye(1), np.eye(1), 100), 2)
     20.0
     """
-    F, K = _filter_matrices(F, K)
+    F, K = _filter_matrices(F, K, radius)
+    check_number(n_steps, "n_steps", 0)
     _check_forgets(F)
     eye = np.eye(len(F))
 
@@ -137,6 +143,7 @@ def client_sensitivity(F: Any, K: Any, n_steps: int, radius: float = 1.0) -> flo
     return float(radius * np.sqrt(n_steps) * max(values[k], -refined.fun))
 
 
+@checked
 def augmented_message_sensitivity(
     A: Any, F: Any, K: Any, theta: Any, radius: float = 1.0, n_steps: int | None = None
 ) -> float:
@@ -171,8 +178,8 @@ def augmented_message_sensitivity(
     >>> round(augmented_message_sensitivity(A, F, K, 0.1 * np.eye(1)), 3)
     0.713
     """
-    F, K = _filter_matrices(F, K)
-    A, theta = np.asarray(A, dtype=float), np.asarray(theta, dtype=float)
+    F, K = _filter_matrices(F, K, radius)
+    A, theta = as_floats(A, "A"), as_floats(theta, "theta")
     eye, Kt = np.eye(len(F)), K + theta
     later = None if n_steps is None else n_steps - 1
     X = gramian(F, eye, n_steps)
@@ -181,6 +188,7 @@ def augmented_message_sensitivity(
     return float(radius * root_of_largest(total))
 
 
+@checked
 def server_gradient_sensitivity(
     A: np.ndarray,
     F: np.ndarray,
@@ -224,12 +232,12 @@ def server_gradient_sensitivity(
     >>> round(server_gradient_sensitivity(A, 0.3 * one, 0.4 * one, 0.1 * one, 0, slices, 100), 4)
     0.001
     """
-    F, K = _filter_matrices(F, K)
-    A = np.asarray(A, dtype=float)
+    F, K = _filter_matrices(F, K, radius)
+    A = as_floats(A, "A")
     own = A[slices[unit], slices[unit]]
     others = np.vstack([A[rows, slices[unit]] for k, rows in enumerate(slices) if k != unit])
     Y = gramian(F, others.T @ others)
-    shift = own @ np.asarray(theta, dtype=float)  # of h_a against the part of h_s with the same h_c
+    shift = own @ as_floats(theta, "theta")  # of h_a against the part of h_s with the same h_c
     return float(2 / n_steps_averaged * radius * root_of_largest(K.T @ Y @ K + shift.T @ shift))
 
 
@@ -242,6 +250,7 @@ def gradient_sensitivity(clip, n_steps, n_rounds, n_recipients):
     return 2 * clip * np.sqrt(n_steps * n_rounds * n_recipients)
 
 
+@checked
 def residual_sensitivity(A: Any, C: Any, F: Any, K: Any, S: Any, radius: float = 1.0, cap: float = np.inf) -> float:
     """Change of all whitened residuals ``S^-1/2 (y[t] - C A h[t-1])`` when one time step changes.
 
@@ -276,8 +285,8 @@ def residual_sensitivity(A: Any, C: Any, F: Any, K: Any, S: Any, radius: float =
     >>> round(residual_sensitivity(A, C, F, K, np.eye(1)), 3)
     1.022
     """
-    F, K = _filter_matrices(F, K)
-    A, C, S = (np.asarray(M, dtype=float) for M in (A, C, S))
+    F, K = _filter_matrices(F, K, radius)
+    A, C, S = (as_floats(given, name) for name, given in {"A": A, "C": C, "S": S}.items())
     ahead = C @ A
     later = K.T @ gramian(F, ahead.T @ np.linalg.solve(S, ahead)) @ K
     same = np.linalg.inv(S)
@@ -286,8 +295,9 @@ def residual_sensitivity(A: Any, C: Any, F: Any, K: Any, S: Any, radius: float =
     return float(np.sqrt(min(joint, capped)))
 
 
-def _filter_matrices(F, K):
-    F, K = np.asarray(F, dtype=float), np.asarray(K, dtype=float)
+def _filter_matrices(F, K, radius):
+    check_not_negative(radius=radius)
+    F, K = as_floats(F, "F"), as_floats(K, "K")
     if F.ndim != 2 or F.shape[0] != F.shape[1] or K.ndim != 2 or len(K) != len(F):
         raise ValueError(f"F has shape {F.shape}, K {K.shape}; expected (n_states, n_states), (n_states, n_features).")
     return F, K

@@ -9,6 +9,7 @@ import pandas as pd
 from .. import inspection
 from ..containers.rows import position
 from ..displays import IncidentDisplay, TagDisplay
+from ..inspection.blame import one_incident
 from .page import Page, add_departures, begun_page, counted, listed_in_words, percent, when_in_words
 from .record import add_check, add_trends, check_of, defects
 
@@ -40,13 +41,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     X is for pictures, tags and checks; `levels` are ``detector.transform(X)`` where they are known. `notes` are what
     was said of the fit, such as warnings: each speaks against the answer.
     """
-    if isinstance(incident, pd.DataFrame):
-        if incident.empty:
-            raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
-        incident = incident.iloc[0]
-    absent = [key for key in ("start", "detected", "root", "ranking", "path") if key not in incident]
-    if absent:
-        raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
+    incident = one_incident(incident, ("start", "detected", "root", "ranking", "path"))
     seen = None if X is None else _Seen.of(detector, X, incident, lengths, levels)
     title = title or f"Incident of {when_in_words(incident['start'])}"
     page, X, check = begun_page(title, detector, X, check)

@@ -12,8 +12,10 @@ from string import Template
 import pandas as pd
 
 from .._version import __version__
+from ..arguments import check_kind
 from ..optional import import_optional
 from ..privacy.promise import NOT_PRIVATE
+from ..quality.report import PlantCheck
 from .tuning import TUNING
 
 _LETTERS = 7.0  # inches of a picture, from which on its letters cannot be read on a telephone
@@ -227,6 +229,8 @@ def measures_of(*sources):
 
 def begun_page(title, estimator, X, check):
     """A page on a fitted estimator, and the record and its check as far as it may show them: not behind a mechanism."""
+    if check is not None:
+        check_kind(check, "`check`", (PlantCheck,), "what check_plant(X) has found")
     page = Page(title, measures_of(X, check))
     if estimator.privacy_statement_.startswith(NOT_PRIVATE):
         return page, X, check

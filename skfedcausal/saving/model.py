@@ -2,9 +2,10 @@
 
 import copy
 import re
+from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from .._version import __version__
+from ..arguments import check_kind, check_number
 from ..callers import warn
 from .archive import read_archive, write_archive
 from .errors import ModelFileError
@@ -23,12 +25,15 @@ from .nodes import Reader, Writer
 from .objects import ObjectKinds, why_not
 from .upgrades import OLDER, SCHEMA
 
+_Saved = TypeVar("_Saved")
 _FORMAT = "skfedcausal model"
 _BASES = (np.generic, np.dtype, sparse.sparray, sparse.spmatrix)  # of kinds that hold for subclasses, too
 _KINDS = PLAIN | TABLES
 
 
-def save(estimator: Any, path: str | PathLike[str], *, own: Any = None, compress: bool = True) -> None:
+def save(
+    estimator: Any, path: str | PathLike[str], *, own: Mapping[str, Any] | None = None, compress: bool = True
+) -> None:
     """Save an estimator as a file of numbers and text, which this version and every later one reads.
 
     The file holds parameters, what `fit` learned with the models of the units, and of a detector the stream that it
@@ -87,6 +92,7 @@ def save(estimator: Any, path: str | PathLike[str], *, own: Any = None, compress
     >>> np.array_equal(same.predict(X), est.predict(X))
     True
     """
+    _check_arguments(path, own)
     if not isinstance(estimator, BaseEstimator):
         raise ModelFileError(
             f"A model file holds an estimator, not a {type(estimator).__name__}; give save(est, path)."
@@ -109,7 +115,17 @@ def save(estimator: Any, path: str | PathLike[str], *, own: Any = None, compress
     write_archive(path, document, writer.numbers, compress)
 
 
-def load(path: str | PathLike[str], *, own: Any = None, max_bytes: int = 2**30) -> Any:
+@overload
+def load(
+    path: str | PathLike[str], *, kind: type[_Saved], own: Mapping[str, Any] | None = None, max_bytes: int = 2**30
+) -> _Saved: ...
+@overload
+def load(
+    path: str | PathLike[str], *, kind: None = None, own: Mapping[str, Any] | None = None, max_bytes: int = 2**30
+) -> Any: ...
+def load(
+    path: str | PathLike[str], *, kind: Any = None, own: Mapping[str, Any] | None = None, max_bytes: int = 2**30
+) -> Any:
     """Load an estimator from a file that :func:`save` wrote, in this version or an earlier one.
 
     Nothing in the file is executed: it names classes of this library and of scikit-learn, and holds numbers and text.
@@ -117,6 +133,9 @@ def load(path: str | PathLike[str], *, own: Any = None, max_bytes: int = 2**30) 
     Parameters
     ----------
     path : str or Path
+    kind : type, default=None
+        The class that the estimator has to be of, such as ``FederatedGrangerEstimator``: editors and type checkers know
+        it then, and a file of something else is refused.
     own : dict of str to class or function, default=None
         Your own classes and functions by the names under which they were saved.
     max_bytes : int, default=2**30
@@ -129,7 +148,7 @@ def load(path: str | PathLike[str], *, own: Any = None, max_bytes: int = 2**30) 
     Raises
     ------
     ModelFileError
-        If the file comes from a later version, is damaged, or is no such file.
+        If the file comes from a later version, is damaged, is no such file, or holds no estimator of the `kind`.
     FileNotFoundError
         If there is none.
 
@@ -143,22 +162,33 @@ def load(path: str | PathLike[str], *, own: Any = None, max_bytes: int = 2**30) 
     >>> import skfedcausal
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     skfedcausal.save(skfedcausal.KalmanClient(n_states=3), f"{folder}/client.skfc")
-    ...     skfedcausal.load(f"{folder}/client.skfc")
+    ...     skfedcausal.load(f"{folder}/client.skfc", kind=skfedcausal.KalmanClient)
     KalmanClient(n_states=3)
     """
+    _check_arguments(path, own)
+    check_number(max_bytes, "max_bytes")
     path = Path(path)
     document, numbers = read_archive(path, max_bytes)
     try:
         document = _current(document)
         objects = ObjectKinds(own, document["forms"])
         kinds = {kind.name: kind for kind in (*_KINDS.values(), *objects.kinds)}
-        return Reader(document["nodes"], numbers, kinds).value(document["root"])
+        found = Reader(document["nodes"], numbers, kinds).value(document["root"])
     except ModelFileError as error:
         raise ModelFileError(f"{path} cannot be read: {error}.") from None
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ModelFileError(
             f"{path} is damaged: {type(error).__name__}: {error}. Take a copy of it that is whole, or save it again."
         ) from error
+    if kind is not None and not isinstance(found, kind):
+        raise ModelFileError(f"{path} holds a {type(found).__name__}, not a {kind.__name__}.")
+    return found
+
+
+def _check_arguments(path, own):
+    check_kind(path, "`path`", (str, PathLike), "the path of a file")
+    if own is not None:
+        check_kind(own, "`own`", (Mapping,), "a dict from name to class or function")
 
 
 def _kind_of(value, objects):

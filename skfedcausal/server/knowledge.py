@@ -139,7 +139,7 @@ def _pairs(given, what):
         if not given.is_directed():
             raise ValueError(f"The graph `{what}` has no directions; give a networkx.DiGraph from cause to effect.")
         return [(str(cause), str(effect)) for cause, effect in given.edges()]
-    if isinstance(given, Iterable):
+    if isinstance(given, Iterable) and getattr(given, "shape", None) != ():
         return [_pair(each, what) for each in given]
     raise ValueError(f"Got {what}={given!r}; give {_FORMS}.")
 

@@ -268,6 +268,7 @@ class LikelihoodServer(Grouped, PlantServer):
     # -- rounds ----------------------------------------------------------------------------------
 
     def _first_request(self, inputs):
+        self._validate_params()
         request = super()._first_request(inputs)
         if self.n_rounds == "auto":
             return replace(request, own_past=True, refine=True)

@@ -7,17 +7,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..bases import BaseEstimator
 from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest
 from ..message.schema import Message
 from ..message.states import FeedbackLaw, SmoothedReply, StateMessage, StateReply
+from ..parameters import Checked
 from ..versioned import Versioned
 from .dynamics import Plant
 from .joint import JointRecord
 from .prediction import OperatingPoint, PlantFilter
 
 
-class ServerLearner(Versioned, BaseEstimator, ABC):
+class ServerLearner(Versioned, Checked, ABC):
     """Base of servers that learn a plant from one message per unit.
 
     A subclass defines ``fit(messages)``, which sets the attributes below. From these the base gives the

@@ -140,7 +140,7 @@ class RegressorServer(MomentServer):
     @property
     def trains_corrections(self) -> bool:
         """Whether units and server are trained together."""
-        return self.labels == "augmented"
+        return isinstance(self.labels, str) and self.labels == "augmented"
 
     @property
     def n_rounds_at_most(self) -> int:

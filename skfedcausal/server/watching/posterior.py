@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...arguments import as_floats
 from ...statespace.detection.dynamics import gain_changes, own_change_ratios
 from ...statespace.detection.shift import (
     Signatures,
@@ -75,7 +76,7 @@ def prior_weights(prior, names):
         if set(prior) != set(names):
             raise ValueError(f"`prior` names {sorted(prior)}, the units are {sorted(names)}. Name every unit.")
         prior = [prior[name] for name in names]
-    weights = np.asarray(prior, dtype=float)
+    weights = as_floats(prior, "`prior`", "one weight of at least 0 for each unit")
     if weights.shape != (len(names),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
         raise ValueError(
             f"`prior` has shape {weights.shape}; give one weight of at least 0 for each of the {len(names)} units "
