@@ -9,7 +9,7 @@ import pandas as pd
 from ..containers.clock import ticks
 from ..containers.rows import episode_starts, episodes_text, repeated_text, times_back
 from ..quality.report import Finding, finding
-from .steps import JITTER, ON_GRID, EvenStep, usual_step
+from .steps import JITTER, ON_GRID, EvenStep, places_by_blocks, usual_step
 from .tuning import TUNING
 
 MOST_MISSING = 100  # rows that may be missing inside an episode; they stay as rows without values
@@ -52,6 +52,8 @@ def _runs_in_order(table, runs):
 def _in_order(table):
     """Records in order of time, findings about the order they came in, and what was done in words."""
     said, findings = [], []
+    if table.index.is_monotonic_increasing and table.index.is_unique:
+        return [table], findings, said
     steps = np.sign(np.diff(ticks(table.index)))
     if len(steps) and np.median(steps) < 0:
         table = table.iloc[::-1]
@@ -89,7 +91,10 @@ def _ends(times):
 
 def _cut(table, step):
     """Parts of a record between its long gaps."""
-    far = np.flatnonzero(np.diff(step.places(table.index)) > MOST_MISSING + 1.5) + 1
+    far, before = [], 0.0
+    for k, places in enumerate(places_by_blocks(step, table.index)):
+        far += (np.flatnonzero(np.diff(places, prepend=before) > MOST_MISSING + 1.5) + k * TUNING.times_block).tolist()
+        before = places[-1]
     bounds = [0, *far, len(table)]
     return [table.iloc[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
 
@@ -99,14 +104,17 @@ def _gridded(table, step, resample):
     zone = getattr(table.index, "tz", None)
     if zone is not None and isinstance(step, EvenStep):  # days of a zone are not equally long
         return _gridded(table.tz_convert("UTC").tz_localize(None), step, resample).tz_localize("UTC").tz_convert(zone)
-    places = step.places(table.index)
-    regular = (abs(places - places.round()) < JITTER).mean() >= ON_GRID
-    if resample or not regular:
+    places, n_near, n_in_turn = np.empty(len(table), dtype=int), 0, 0
+    for k, part in enumerate(places_by_blocks(step, table.index)):
+        whole, start = part.round(), k * TUNING.times_block
+        places[start : start + len(part)] = whole
+        n_near += np.count_nonzero(abs(part - whole) < JITTER)
+        n_in_turn += np.count_nonzero(whole == np.arange(start, start + len(part)))
+    if resample or n_near < ON_GRID * len(table):
         binned = table.groupby(step.ends(table.index)).last()
         whole = step.places(binned.index).round().astype(int)
         return _placed(binned, whole, step)
-    places = places.round().astype(int)
-    if len(places) == places[-1] + 1 and (np.diff(places) == 1).all():
+    if n_in_turn == len(table):
         return table
     return _placed(table, places, step)
 

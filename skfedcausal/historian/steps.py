@@ -11,6 +11,7 @@ from .tuning import TUNING
 
 ON_GRID = 0.9  # share of the rows that are on a grid where it is that of the record
 JITTER = 0.1  # of a step, by which a row that is on a grid may be off it
+_SHORTEST_MONTH = 27 * 86400.0  # seconds
 _SECONDS = 1, 2, 5, 10, 15, 20, 30
 _ROUND_SECONDS = np.array(
     [tick * size for size in (0.001, 0.01, 0.1) for tick in (1, 2, 5)]
@@ -25,9 +26,9 @@ class EvenStep:
 
     size: Any
 
-    def places(self, index):
-        """Distance of each row from the first one in steps."""
-        return np.asarray((index - index[0]) / self.size, dtype=float)
+    def places(self, index, first=None):
+        """Distance of each row from the first one, or another time, in steps."""
+        return np.asarray((index - (index[0] if first is None else first)) / self.size, dtype=float)
 
     def grid(self, index, places):
         """Clock of a row at every place, for rows at some of them."""
@@ -54,10 +55,10 @@ class CalendarStep:
 
     months: int
 
-    def places(self, index):
-        """Distance of each row from the first one in steps."""
-        number = index.year * 12 + index.month
-        return np.asarray((number - number[0]) / self.months, dtype=float)
+    def places(self, index, first=None):
+        """Distance of each row from the first one, or another time, in steps."""
+        number, start = index.year * 12 + index.month, index[0] if first is None else first
+        return np.asarray((number - (start.year * 12 + start.month)) / self.months, dtype=float)
 
     def grid(self, index, places):
         """Times of a row at every place; rows that are there keep their own."""
@@ -72,26 +73,33 @@ class CalendarStep:
 def usual_step(index):
     """Step of a record's rows, a round one where they come within a tenth of it; None where there is no telling."""
     steps = np.diff(ticks(index))
-    steps = steps[steps > 0]
+    if (steps <= 0).any():
+        steps = steps[steps > 0]
     if not len(steps):
         return None
-    usual = np.median(steps)
+    usual = np.median(steps, overwrite_input=True)  # of a long record the steps are as large as a tag
     if not isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)):
         return EvenStep(usual.item())
-    calendar = _of_calendar(index) if isinstance(index, pd.DatetimeIndex) else None
-    if calendar is not None:
-        return calendar
     step = EvenStep(pd.Timedelta(usual, unit=index.unit))
     seconds = step.size.total_seconds()
+    is_long = isinstance(index, pd.DatetimeIndex) and seconds > _SHORTEST_MONTH
+    if is_long and (calendar := _of_calendar(index)) is not None:
+        return calendar
     rounded = EvenStep(pd.Timedelta(_ROUND_SECONDS[np.argmin(np.abs(_ROUND_SECONDS - seconds))], unit="s"))
-    is_meant = abs(rounded.size / step.size - 1) < TUNING.steps_round and _keeps_pace(rounded, index)
-    return rounded if is_meant and not _keeps_pace(step, index) else step
+    is_near = rounded.size != step.size and abs(rounded.size / step.size - 1) < TUNING.steps_round
+    return rounded if is_near and _keeps_pace(rounded, index) and not _keeps_pace(step, index) else step
 
 
 def _keeps_pace(step, index):
     """Whether rows stay where they are within a step, which they drift through if it is another one."""
-    parts = np.array_split(step.places(index), 100)  # of a long record numbers twice as long are in memory
-    return bool(abs(sum(np.exp(2j * np.pi * part).sum() for part in parts)) > TUNING.steps_pace * len(index))
+    turns = (np.exp(2j * np.pi * places).sum() for places in places_by_blocks(step, index))
+    return bool(abs(sum(turns)) > TUNING.steps_pace * len(index))
+
+
+def places_by_blocks(step, index):
+    """Distance of each row from the first one in steps, a block of rows after the other."""
+    starts = range(0, len(index), TUNING.times_block)
+    return (step.places(index[start : start + TUNING.times_block], index[0]) for start in starts)
 
 
 def _of_calendar(index):

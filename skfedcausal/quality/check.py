@@ -225,11 +225,13 @@ class _Facts(NamedTuple):
 
 def _facts(series, breaks):
     """The facts about a series."""
-    tag, here = Tag(series, breaks), ~np.isnan(series)
+    tag = Tag(series, breaks)
+    fills, limits = [(value, share, tag.rows[tag.values == value]) for value, share in filled(tag)], at_limit(tag)
+    tag.let_order_go()
     held = [(tag.rows[a], tag.rows[b - 1] + 1) for a, b in frozen(tag)]
     if tag.kind == "constant" and not _is_round(tag.values[0]):
         held = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
-    period, regular = update_period(tag)
+    (period, regular), here = update_period(tag), ~np.isnan(series)
     sparse = regular and period > 1 and here.mean() < 0.75
     pace, (line, spacing) = "slow" if regular else "held", straight(tag)
     if line > 0:
@@ -238,8 +240,8 @@ def _facts(series, breaks):
         tag.kind,
         tag.resolution if tag.kind != "empty" else 0.0,
         held,
-        [(value, share, tag.rows[tag.values == value]) for value, share in filled(tag)],
-        at_limit(tag),
+        fills,
+        limits,
         [] if sparse or tag.kind == "empty" else gaps(here, breaks),
         pace,
         period,

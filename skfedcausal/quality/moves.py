@@ -55,9 +55,9 @@ class _Standard:
     def __init__(self, Y, columns):
         self.columns = []
         for series in (Y[:, k] for k in columns):
-            filled = _filled(series, 0, len(series))
-            if len(filled) and np.isfinite(filled).all() and filled.std() > 0:
-                self.columns.append((series, filled.mean(), filled.std()))
+            mean, scale = _moments(series)
+            if np.isfinite(scale) and scale > 0:
+                self.columns.append((series, mean, scale))
 
     def rows(self, start, stop):
         """Some rows, shape (stop - start, n_columns)."""
@@ -74,6 +74,17 @@ def _filled(series, start, stop):
     ends = [_nearest(series, start - 1, -1), _nearest(series, stop, 1)]
     known = np.concatenate([ends[0], there, ends[1]])
     return np.interp(np.arange(start, stop), known, series[known])
+
+
+def _moments(series):
+    """Mean and standard deviation of a series with lines in its gaps, a stretch of it after the other."""
+    most = max(_CELLS, 2 * _MOST_ROWS)
+    parts = [_filled(series, start, min(start + most, len(series))) for start in range(0, len(series), most)]
+    weights = [len(part) for part in parts]
+    means = np.array([part.mean() for part in parts])
+    mean = np.average(means, weights=weights) if len(parts) else np.nan
+    squares = [part.var() + (own - mean) ** 2 for part, own in zip(parts, means, strict=True)]
+    return mean, float(np.sqrt(np.average(squares, weights=weights))) if len(parts) else np.nan
 
 
 def _nearest(series, row, step):

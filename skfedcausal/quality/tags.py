@@ -13,33 +13,39 @@ class Tag:
     """Present `values` of a series in `rows`, as segments of equal ones, which also end at `breaks`."""
 
     def __init__(self, series, breaks):
-        self.rows = _numbers(np.flatnonzero(~np.isnan(series)), len(series))
-        self.values, self.breaks = series if len(self.rows) == len(series) else series[self.rows], breaks
+        there = ~np.isnan(series)
+        self.picked = None if there.all() else _where(there)  # their rows, where there are others
+        self.values, self.breaks = series if self.picked is None else series[self.picked], breaks
+
+    @property
+    def rows(self):
+        """Row of each value."""
+        return _where(np.ones(len(self.values), dtype=bool)) if self.picked is None else self.picked
 
     @cached_property
     def _bounds(self):
-        return _bounds(np.diff(self.values) != 0, self.rows, self.breaks)
+        return _bounds(self.values[1:] != self.values[:-1], self.picked, self.breaks)
 
     @property
     def starts(self):
         """Positions among the present values at which segments of equal values begin."""
         return self._bounds[:-1]
 
-    @cached_property
+    @property
     def lengths(self):
         """Number of values in each segment."""
         return np.diff(self._bounds)
 
     @cached_property
     def ordered(self):
-        """All values, ascending: quantiles of these take hardly any time."""
+        """All values, ascending, for :func:`_quantiles`."""
         return np.sort(self.values)
 
     @cached_property
     def levels(self):
         """Distinct values, ascending, and how often each occurs."""
         n = len(self.ordered)
-        first = _numbers(np.flatnonzero(np.append(True, self.ordered[1:] != self.ordered[:-1])[:n]), n)
+        first = _where(np.append(True, self.ordered[1:] != self.ordered[:-1])[:n])
         counts = np.diff(first, append=first.dtype.type(n))
         return self.ordered if len(first) == n else self.ordered[first], counts
 
@@ -61,7 +67,7 @@ class Tag:
     @cached_property
     def spread(self):
         """Robust standard deviation, from quartiles, or the ordinary one where those agree."""
-        low, high = np.percentile(self.ordered, [25, 75])
+        low, high = _quantiles(self.ordered, 25, 75)
         return float((high - low) / 1.349) or float(self.values.std())
 
     @cached_property
@@ -74,27 +80,34 @@ class Tag:
             middle = [(still + len(step) - 1) // 2, (still + len(step)) // 2]
             step.partition(middle)
             usual = step[middle].mean()
-        return float(max(1e-6 * usual, 64 * np.finfo(float).eps * np.abs(self.ordered[[0, -1]]).max()))
+        return float(max(1e-6 * usual, 64 * np.finfo(float).eps * np.abs(self.levels[0][[0, -1]]).max()))
+
+    def let_order_go(self):
+        """Keep what the order of the values tells, and not the order itself, which is as large as they are."""
+        if self.kind != "empty":
+            _ = self.levels, self.spread
+        self.__dict__.pop("ordered", None)
 
     @property
     def _is_programme(self):
         """Whether the tag stands still or moves along straight lines: a setpoint with ramps."""
-        step = np.diff(self.values)
-        moving = (step[1:] != 0) & (step[:-1] != 0)
-        if len(step) < 10 or (step == 0).mean() < TUNING.tags_still or not moving.any():
+        moves = self.values[1:] != self.values[:-1]
+        moving = moves[1:] & moves[:-1]
+        if len(moves) < 10 or 1 - moves.mean() < TUNING.tags_still or not moving.any():
             return False
+        step = np.diff(self.values)
         return (np.abs(np.diff(step))[moving] <= self.rounding).mean() > TUNING.tags_on_lines
 
     @property
     def _is_counter(self):
         """Whether values only rise, but where they are set back to about where they began: hours, totals."""
-        step = np.diff(self.values)
-        rises, drops = step > 0, np.flatnonzero(step < 0)
-        if rises.sum() < TUNING.tags_fewest_rises or len(drops) > TUNING.tags_most_resets * rises.sum():
+        rises, drops = self.values[1:] > self.values[:-1], self.values[1:] < self.values[:-1]
+        if rises.sum() < TUNING.tags_fewest_rises or drops.sum() > TUNING.tags_most_resets * rises.sum():
             return False
-        if not (self.resolution or len(drops)) and _is_smooth(step[rises]):
+        if not (self.resolution or drops.any()) and _is_smooth(np.diff(self.values)[rises]):
             return False  # a slow curve of a measurement that has no noise
-        low, high = self.ordered[[0, -1]]
+        drops = np.flatnonzero(drops)
+        low, high = self.levels[0][[0, -1]]
         before, after = self.values[drops], self.values[drops + 1]
         return bool((before - after > 0.5 * (high - low)).all() and (after - low < 0.2 * (high - low)).all())
 
@@ -108,7 +121,7 @@ class Tag:
             return ("constant", "binary")[n_levels - 1]
         if self._is_counter:
             return "counter"
-        n_runs, usual = len(self.lengths), _middle(self.lengths)
+        n_runs, usual = len(self.starts), _middle(self.lengths)
         if n_levels <= TUNING.tags_modes or self._is_programme:
             return "steps"
         if usual == 1 and n_runs >= 5:
@@ -141,16 +154,15 @@ def frozen(tag):
         lengths, starts = lengths[usual], starts[usual]
     if len(lengths) < 6:
         return []
-    order = np.argsort(-lengths, kind="stable")
-    ranked = lengths[order]
+    ranked = np.sort(lengths)[::-1]
     for k in range(min(TUNING.tags_most_frozen, len(ranked) - 5), 0, -1):
         rest = ranked[k:]
         if ranked[k - 1] < max(TUNING.tags_shortest, TUNING.tags_longer * rest[0]):
             continue
         n_tail = max(min(len(rest) - 1, 5), len(rest) // 10)
-        scale = max((rest[:n_tail] - rest[min(n_tail, len(rest) - 1)]).mean(), 0.5 * np.median(lengths))
+        scale = max((rest[:n_tail] - rest[min(n_tail, len(rest) - 1)]).mean(), 0.5 * _middle(lengths))
         if np.exp(-(ranked[k - 1] - rest[0]) / scale) < TUNING.tags_level:
-            return [(int(starts[i]), int(starts[i] + lengths[i])) for i in sorted(order[:k])]
+            return [(int(starts[i]), int(starts[i] + lengths[i])) for i in np.flatnonzero(lengths > rest[0])]
     return []
 
 
@@ -164,10 +176,10 @@ def _ends(tag):
 
 def at_limit(tag):
     """Highest and lowest values on which values pile up, each with the share of values that are there."""
-    visits, n, found = tag.values[tag.starts], len(tag.values), []
+    n, found = len(tag.values), []
     for limit, count, apart, usual in _ends(tag):
-        often = count >= max(5, 0.002 * n) and (visits == limit).sum() >= 3
-        if often and count >= 3 * usual and apart < 2 * tag.spread:
+        often = count >= max(5, 0.002 * n, 3 * usual) and apart < 2 * tag.spread
+        if often and (tag.values[tag.starts] == limit).sum() >= 3:
             found.append((limit, count / n))
     return found
 
@@ -202,10 +214,10 @@ def _far_ends(tag):
 
 def _is_fill(value, others):
     """Whether a value is far from all others beside their own spread."""
-    low, high = np.percentile(others, [25, 75])
+    first, low, middle, high, last = _quantiles(others, 1, 25, 50, 75, 99)
     spread = float((high - low) / 1.349) or float(others.std())
-    width, apart = np.ptp(np.percentile(others, [1, 99])), np.abs(others[[0, -1]] - value).min()
-    return spread > 0 and abs(value - np.median(others)) > 5 * spread and apart > max(3 * spread, 0.5 * width)
+    apart = np.abs(others[[0, -1]] - value).min()
+    return spread > 0 and abs(value - middle) > 5 * spread and apart > max(3 * spread, 0.5 * (last - first))
 
 
 def straight(tag):
@@ -215,7 +227,8 @@ def straight(tag):
     """
     if tag.kind != "measured" or len(tag.levels[0]) < TUNING.tags_fewest_levels:
         return 0.0, 1.0
-    x, near = tag.values, (np.diff(tag.rows) == 1) & ~_broken(tag.rows, tag.breaks)
+    x, near = tag.values, ~_broken(len(tag.values), tag.picked, tag.breaks)
+    near &= True if tag.picked is None else np.diff(tag.picked) == 1
     tolerance = max(2.1 * tag.resolution, tag.rounding)
     bends, n_inner, n_moving, n_bent = np.empty(len(x)), 0, 0, 0
     for start in range(0, len(x), TUNING.tags_block):  # what is known of rows is as large as a long series
@@ -263,15 +276,16 @@ def update_period(tag):
     lengths, starts = tag.lengths, tag.starts
     if tag.kind != "measured" or len(lengths) < 20 or len(tag.levels[0]) < TUNING.tags_fewest_levels:
         return 1.0, True
-    every = np.diff(tag.rows)
-    sparse = _middle(every)
-    if sparse >= 2 and (every % sparse == 0).mean() > 0.95:
-        return float(sparse), True
-    changes = tag.rows[starts[1:]]
+    changes = starts[1:]
+    if tag.picked is not None:
+        every = np.diff(tag.picked)
+        sparse = _middle(every)
+        if sparse >= 2 and (every % sparse == 0).mean() > 0.95:
+            return float(sparse), True
+        changes = tag.picked[changes]
     usual = int(_middle(lengths))
-    for period in {usual, *(int(p) for p in np.percentile(lengths, [10, 25]))} - {0, 1}:
-        phase = changes % period
-        if (phase == np.bincount(phase).argmax()).mean() > 0.95:
+    for period in {usual, *_quantiles(np.sort(lengths), 10, 25).astype(int).tolist()} - {0, 1}:
+        if _counts(changes % period).max() / len(changes) > 0.95:
             return float(period), True
     inner = lengths[1:-1]
     new_values = len(tag.levels[0]) > 0.5 * len(lengths)
@@ -282,7 +296,7 @@ def update_period(tag):
 
 def gaps(present, breaks):
     """Segments without a value that cells missing at random do not explain: first and after the last row."""
-    bounds = _bounds(np.diff(present.astype(int)) != 0, np.arange(len(present)), breaks)
+    bounds = _bounds(present[1:] != present[:-1], None, breaks)
     empty = ~present[bounds[:-1]]
     starts, lengths = bounds[:-1][empty], np.diff(bounds)[empty]
     found = []
@@ -298,26 +312,49 @@ def gaps(present, breaks):
 
 def _middle(counts):
     """Median of whole numbers from 0 on, most of them small; much faster than that of any numbers."""
-    below = np.cumsum(np.bincount(counts))
+    below = np.cumsum(_counts(counts))
     n = below[-1]
     return np.searchsorted(below, [(n - 1) // 2, n // 2], side="right").mean()
 
 
+def _counts(numbers):
+    """How often each of 0, 1, ... occurs, as `bincount`, which copies numbers that are short."""
+    found = np.zeros(numbers.max(initial=0) + 1, dtype=int)
+    for start in range(0, len(numbers), TUNING.tags_block):
+        own = np.bincount(numbers[start : start + TUNING.tags_block])
+        found[: len(own)] += own
+    return found
+
+
+def _quantiles(ordered, *percent):
+    """Percentiles of values in order, as `percentile`, which copies them."""
+    places = np.array(percent) / 100 * (len(ordered) - 1)
+    first = np.floor(places).astype(int)
+    return ordered[first] + (ordered[np.minimum(first + 1, len(ordered) - 1)] - ordered[first]) * (places - first)
+
+
 def _bounds(changes, rows, breaks):
-    """Where segments begin, and the end of the last, from changes between successive `rows`."""
-    begins = np.ones(len(rows) + 1, dtype=bool)
-    begins[1:-1] = changes | _broken(rows, breaks)
-    return _numbers(np.flatnonzero(begins), len(rows))
+    """Where segments begin, and the end of the last, from changes between successive `rows`, None of all."""
+    n = len(changes) + 1 if rows is None else len(rows)
+    begins = np.ones(n + 1, dtype=bool)
+    begins[1:-1] = changes | _broken(n, rows, breaks)
+    return _where(begins)
 
 
-def _broken(rows, breaks):
-    """Whether a break lies between successive rows, or on the second of them."""
-    broken = np.zeros(max(len(rows) - 1, 0), dtype=bool)
-    first = np.searchsorted(rows, breaks)  # the first row from each break on
-    broken[first[(first > 0) & (first < len(rows))] - 1] = True
+def _broken(n, rows, breaks):
+    """Whether a break lies between successive ones of `n` rows, or on the second of them."""
+    broken = np.zeros(max(n - 1, 0), dtype=bool)
+    first = breaks if rows is None else np.searchsorted(rows, breaks.astype(rows.dtype))  # the first row from it on
+    broken[first[(first > 0) & (first < n)] - 1] = True
     return broken
 
 
-def _numbers(rows, most):
-    """Numbers of rows up to `most` in as little memory as will do."""
-    return rows.astype(np.int32) if most < np.iinfo(np.int32).max else rows
+def _where(mask):
+    """Rows in which a mask holds, in as little memory as will do."""
+    found = np.empty(np.count_nonzero(mask), dtype=np.int32 if len(mask) < np.iinfo(np.int32).max else int)
+    n_found = 0
+    for start in range(0, len(mask), TUNING.tags_block):
+        own = np.flatnonzero(mask[start : start + TUNING.tags_block])
+        found[n_found : n_found + len(own)] = own + start
+        n_found += len(own)
+    return found
