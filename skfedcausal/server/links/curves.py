@@ -270,8 +270,10 @@ class _Regressions:
     def _products(self, base, now):
         """Products of factors of two units that matter beside a base, one after the other, as places in `pairs`."""
         found: list[int] = []
-        limit = chdtri(now.shape[1], TUNING.curves_chance_of_products / max(len(self.pairs), 1))
         first, second = self.pairs.T
+        has_size = second >= self.states.shape[1]
+        n_alike = np.where(has_size, has_size.sum(), (~has_size).sum())
+        limits = chdtri(now.shape[1], TUNING.curves_chance_of_products / n_alike)
         while len(found) < TUNING.curves_most_products and len(self.pairs):
             square = base.T @ base
             square[np.diag_indices_from(square)] *= 1 + _RIDGE
@@ -279,9 +281,11 @@ class _Regressions:
             left = now - base @ np.linalg.solve(square, base.T @ now)
             scores = sum(self._scores(news) for news in left.T)[first, second]  # robust to news of unequal variance
             scores[found] = 0.0
-            best = int(scores.argmax())
-            if scores[best] < limit:
+            scores[scores < limits] = 0.0
+            if not scores.any():
                 break
+            plain = np.where(has_size, 0.0, scores)  # first: a size tells part of what its state does
+            best = int((plain if plain.any() else scores).argmax())
             found.append(best)
             base = np.column_stack([base, self._product(best)])
         return found
