@@ -8,12 +8,11 @@ prior whose variance comes from the evidence; the whole stands back where stretc
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
 
 from ..message.states import EffectReply
 from ..statespace.episodes import inner_rows
 from ..statespace.matrices import symmetric_root
-from .links.grades import N_BLOCKS, NEGLIGIBLE, STRICT, TRIMMED, trimmed
+from .links.grades import N_BLOCKS, NEGLIGIBLE, SURE, trimmed
 from .tuning import TUNING
 
 _SEED = 20, 13  # that no simulated record is likely to have: noise must not repeat it
@@ -141,7 +140,7 @@ def _with_level(x):
     return np.hstack([np.ones((len(x), 1)), x])
 
 
-def curved_plant(h, u, starts, noise, n_lags=1):
+def curved_plant(h, u, starts, noise, n_lags=1, at_once=False):
     """The :class:`CurvedPlant` of a record, or None where lines are enough.
 
     Parameters
@@ -156,6 +155,9 @@ def curved_plant(h, u, starts, noise, n_lags=1):
         Covariance of the sensors' noise in the scores.
     n_lags : int
         Lags of the linear plant that curves have to be better than.
+    at_once : bool, default=False
+        Whether inputs act in the row they stand in too in that one, as they do not along curves: then these may miss
+        no more of any state.
 
     Returns
     -------
@@ -177,11 +179,11 @@ def curved_plant(h, u, starts, noise, n_lags=1):
     groups = np.minimum(curves.groups, m)  # products have one prior
     priors = likeliest_priors(X, np.concatenate([np.arange(m + 1), m + 1 + groups]), now)
     is_given = np.concatenate([np.ones(m + 1, dtype=bool), (groups >= n) & (groups < m)])
-    late = _later_lags(x, rows, starts, n_lags)
+    late = np.hstack([_later_lags(x, rows, starts, n_lags), u[rows] if at_once else u[rows, :0]])
     given = np.hstack([priors[:, is_given], np.full((n, late.shape[1]), _TINY)])  # curves of inputs are known without
     loss = held_out_losses(np.hstack([X[:, is_given], late]), now, given)
     gain, error = trimmed(((loss - held_out_losses(X, now, priors)) / loss.mean(axis=0)).T)
-    if (gain - stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT) * error).max() < NEGLIGIBLE:
+    if (gain - SURE * error).max() < NEGLIGIBLE or (at_once and gain.min() < -NEGLIGIBLE):
         return None
     plants, news = _drawn(curves, past, now, priors, noise)
     chosen = np.random.default_rng(_SEED).choice(len(past), min(TUNING.curved_runs, len(past)), replace=False)

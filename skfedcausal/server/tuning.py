@@ -20,9 +20,9 @@ class Tuning:
     curved_wider: float = 1.5
     curved_noisier: int = 4  # records with the noise of the sensors once more
     curved_least_new: float = 0.05  # share of a covariance that is no noise at least
-    curved_runs: int = 300
+    curved_runs: int = 1500  # from states of the record: their noise is the same in all answers and bends them alike
     curved_draws: int = 40
-    curved_fewer_runs: int = 60  # from states of the record, of plants, and from states by each of these
+    curved_fewer_runs: int = 60  # of plants, and from states by each of these
     curved_before: int = 100  # rows before a change that are run through
 
     experiments_best: int = 2

@@ -72,6 +72,12 @@ def test_noise_of_the_states_neither_flattens_effects_nor_widens_runs(share):
     assert np.mean(held) > 0.85
 
 
+def test_an_input_that_acts_at_once_by_chance_shuts_no_curves_out_and_one_that_does_so_does():
+    h, u = run(SHAPES["saturates"], 0)
+    assert curved_plant(h, u, (0,), np.eye(2) * 1e-6, at_once=True) is not None
+    assert curved_plant(h, np.roll(u, 1, axis=0), (0,), np.eye(2) * 1e-6, at_once=True) is None
+
+
 def test_lines_are_enough_for_a_linear_plant():
     for seed in range(2):
         h, u = run(SHAPES["line"], seed)
