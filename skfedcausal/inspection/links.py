@@ -152,8 +152,8 @@ def link_shape(est: "PlantEstimator", cause: str, effect: str, *, confidence: fl
     -------
     DataFrame
         One row per point, a quantile of the cause's state, and level: ``state``, its value; ``other`` and ``level``,
-        the unit whose state it multiplies and the value of that, "" and 0 where there is none, otherwise two, at
-        the quantiles .16 and .84; ``adds``, ``low``, ``high``, what is added and its band; ``line``, what the line
+        the unit whose state, or its size, it multiplies and the value of that, "" and 0 where there is none, else two,
+        at the quantiles .16 and .84; ``adds``, ``low``, ``high``, what is added and its band; ``line``, what the line
         alone says. All in standard deviations of the states, additions less their mean.
 
     Raises

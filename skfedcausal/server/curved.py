@@ -8,12 +8,11 @@ prior whose variance comes from the evidence; the whole stands back where stretc
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
 
 from ..message.states import EffectReply
 from ..statespace.episodes import inner_rows
 from ..statespace.matrices import symmetric_root
-from .links.grades import N_BLOCKS, NEGLIGIBLE, STRICT, TRIMMED, trimmed
+from .links.grades import N_BLOCKS, NEGLIGIBLE, SURE, trimmed
 from .tuning import TUNING
 
 _SEED = 20, 13  # that no simulated record is likely to have: noise must not repeat it
@@ -28,9 +27,10 @@ class Curves:
     bounds: np.ndarray  # (n_bounds, 2, m) in which the columns are held in products, of all with all
     lines: np.ndarray  # (1 + m, c)
     scale: np.ndarray  # (c,)
+    has_sizes: bool = False  # whether sizes of columns are factors of products too
 
     @classmethod
-    def of(cls, x, n_knots, tails=(0.0,)):
+    def of(cls, x, n_knots, tails=(0.0,), has_sizes=False):
         """Those of columns (n_samples, m), whose knots go on for half their range at both ends.
 
         In products they are held between quantiles, with each of some `tails` beyond them.
@@ -39,22 +39,25 @@ class Curves:
         wide = (high - low) / 2
         knots = np.linspace(low - wide, high + wide, 2 * n_knots)
         bounds = np.array([np.quantile(x, (tail, 1 - tail), axis=0) for tail in tails])
-        held = [np.clip(x, *ends).std(axis=0) for ends in bounds]
-        scale = np.concatenate([np.tile(x.std(axis=0), 2 * n_knots), *(one[0] for one in _products(held))])
-        plain = cls(knots, bounds, np.zeros((1 + x.shape[1], len(scale))), np.where(scale > 0, scale, np.inf))
+        factors = _factors(x, bounds, has_sizes)
+        products = _products([[each.std(axis=0)[None] for each in pair] for pair in factors])
+        scale = np.concatenate([np.tile(x.std(axis=0), 2 * n_knots), *(one[0] for one in products)])
+        none = np.zeros((1 + x.shape[1], len(scale)))
+        plain = cls(knots, bounds, none, np.where(scale > 0, scale, np.inf), has_sizes)
         lines = np.linalg.lstsq(_with_level(x), plain(x), rcond=None)[0]
         return replace(plain, lines=lines)
 
     def __call__(self, x):
         kinks = np.maximum(x[:, None] - self.knots, 0.0).reshape(len(x), -1)
-        products = _products([np.clip(x, *ends) for ends in self.bounds])
+        products = _products(_factors(x, self.bounds, self.has_sizes))
         return np.hstack([kinks, *products]) / self.scale - _with_level(x) @ self.lines
 
     @property
     def groups(self):
         """Number of the column whose kinks curves are, from m on that of the pair whose products they are, (c,)."""
         m = self.knots.shape[1]
-        pairs = np.tile(m + np.arange(m * (m - 1) // 2), len(self.bounds) ** 2)
+        n_pairs, n_single = m * (m - 1) // 2, m * len(self.knots)
+        pairs = m + np.arange(len(self.scale) - n_single) % n_pairs
         return np.concatenate([np.tile(np.arange(m), len(self.knots)), pairs])
 
 
@@ -114,18 +117,30 @@ class CurvedPlant:
         return np.hstack([_with_level(x), self.curves(x)]).reshape(*h.shape[:2], -1) @ plants
 
 
-def _products(held):
-    """Products of two columns, those held in some bounds by those held in some, (n_samples, n_pairs) for each."""
-    held = [np.atleast_2d(one) for one in held]
-    first, second = np.triu_indices(held[0].shape[1], 1)
-    return [one[:, first] * other[:, second] for one in held for other in held]
+def _factors(x, bounds, has_sizes):
+    """What is multiplied, by column: those held in the same bounds, or one in the widest and one in the narrowest.
+
+    And the size of one in the widest and one in the narrowest.
+    """
+    held = [np.clip(x, *ends) for ends in bounds]
+    ends = {0, len(held) - 1}
+    found = [(one, other) for i, one in enumerate(held) for j, other in enumerate(held) if i == j or {i, j} == ends]
+    if has_sizes:
+        found += [(np.abs(held[0]), held[-1]), (held[-1], np.abs(held[0]))]
+    return found
+
+
+def _products(factors):
+    """Products of two columns, (n_samples, n_pairs) for each two factors."""
+    first, second = np.triu_indices(factors[0][0].shape[1], 1)
+    return [one[:, first] * other[:, second] for one, other in factors]
 
 
 def _with_level(x):
     return np.hstack([np.ones((len(x), 1)), x])
 
 
-def curved_plant(h, u, starts, noise, n_lags=1):
+def curved_plant(h, u, starts, noise, n_lags=1, at_once=False):
     """The :class:`CurvedPlant` of a record, or None where lines are enough.
 
     Parameters
@@ -140,6 +155,9 @@ def curved_plant(h, u, starts, noise, n_lags=1):
         Covariance of the sensors' noise in the scores.
     n_lags : int
         Lags of the linear plant that curves have to be better than.
+    at_once : bool, default=False
+        Whether inputs act in the row they stand in too in that one, as they do not along curves: then these may miss
+        no more of any state.
 
     Returns
     -------
@@ -161,15 +179,24 @@ def curved_plant(h, u, starts, noise, n_lags=1):
     groups = np.minimum(curves.groups, m)  # products have one prior
     priors = likeliest_priors(X, np.concatenate([np.arange(m + 1), m + 1 + groups]), now)
     is_given = np.concatenate([np.ones(m + 1, dtype=bool), (groups >= n) & (groups < m)])
-    late = _later_lags(x, rows, starts, n_lags)
+    late = np.hstack([_later_lags(x, rows, starts, n_lags), u[rows] if at_once else u[rows, :0]])
     given = np.hstack([priors[:, is_given], np.full((n, late.shape[1]), _TINY)])  # curves of inputs are known without
     loss = held_out_losses(np.hstack([X[:, is_given], late]), now, given)
     gain, error = trimmed(((loss - held_out_losses(X, now, priors)) / loss.mean(axis=0)).T)
-    if (gain - stdtrit(N_BLOCKS - 2 * TRIMMED - 1, STRICT) * error).max() < NEGLIGIBLE:
+    if (gain - SURE * error).max() < NEGLIGIBLE or (at_once and gain.min() < -NEGLIGIBLE):
         return None
     plants, news = _drawn(curves, past, now, priors, noise)
     chosen = np.random.default_rng(_SEED).choice(len(past), min(TUNING.curved_runs, len(past)), replace=False)
-    return CurvedPlant(curves, plants, symmetric_root(news.T @ news / len(news)), past[chosen, :n])
+    V = past[:, :n].T @ past[:, :n] / len(past)
+    without = symmetric_root(_cleared(V, noise)) @ np.linalg.inv(symmetric_root(V))  # noise, which widens states
+    return CurvedPlant(curves, plants, symmetric_root(news), past[chosen, :n] @ without.T)
+
+
+def _cleared(V, noise):
+    """A covariance less that of noise, which leaves some of it."""
+    root = np.linalg.cholesky(V)
+    w, E = np.linalg.eigh(np.eye(len(V)) - np.linalg.solve(root, np.linalg.solve(root, noise).T))
+    return (root @ E * np.maximum(w, TUNING.curved_least_new)) @ (root @ E).T
 
 
 def likeliest_priors(X, groups, now):
@@ -232,12 +259,16 @@ def _drawn(curves, past, now, priors, noise):
     """
     rng, n = np.random.default_rng(_SEED), now.shape[1]
     X = np.hstack([_with_level(past), curves(past)])
-    mean, noisier = _means(X, now, priors), np.zeros((X.shape[1], n))
+    mean, noisier, missed = _means(X, now, priors), np.zeros((X.shape[1], n)), np.zeros((n, n))
     for _ in range(TUNING.curved_noisier):
         x = past.copy()
         x[:, :n] += rng.standard_normal((len(x), n)) @ symmetric_root(noise)
-        noisier += _means(np.hstack([_with_level(x), curves(x)]), now, priors) / TUNING.curved_noisier
+        of_noisy = np.hstack([_with_level(x), curves(x)])
+        means = _means(of_noisy, now, priors)
+        noisier += means / TUNING.curved_noisier
+        missed += np.cov(now - of_noisy @ means, rowvar=False, bias=True).reshape(n, n) / TUNING.curved_noisier
     flattened, left, draws = mean - noisier, now - X @ mean, []
+    news = left.T @ left / len(left)
     for i, prior in enumerate(priors):
         root = np.linalg.cholesky(X.T @ X + np.diag(prior))
         draws.append(
@@ -246,4 +277,4 @@ def _drawn(curves, past, now, priors, noise):
             * TUNING.curved_wider
         )
     draws = mean + np.stack(draws, axis=2) + flattened * (1 + rng.standard_normal((TUNING.curved_draws, 1, 1)) / 2)
-    return np.concatenate([(mean + flattened)[None], draws]), left
+    return np.concatenate([(mean + flattened)[None], draws]), _cleared(news, noise + missed - news)

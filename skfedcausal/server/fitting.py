@@ -214,7 +214,7 @@ class Fit:
             server.doubtful_pairs_ = estimate.doubtful
             lagged = self._of_several_lags(filtered, estimate)
             server.curvature_ = self._curvature(estimate.plant) if lagged is None else lagged.curvature
-            if server.partition_.n_inputs and not (server.outdone_ or server.has_feedback_ or server.acts_at_once):
+            if server.partition_.n_inputs and not (server.outdone_ or server.has_feedback_):
                 curved = self._curved(estimate.plant)
                 if curved is not None:
                     server.curved_ = curved
@@ -298,7 +298,7 @@ class Fit:
 
         noise = np.linalg.inv(self.server.information_)
         h, u, starts = natural_scores(plant)
-        return curved_plant(h, u, starts, noise, self.server.plant_.n_lags)
+        return curved_plant(h, u, starts, noise, self.server.plant_.n_lags, self.server.acts_at_once)
 
     # -- several lags ----------------------------------------------------------------------------------------
 

@@ -12,16 +12,17 @@ class Tuning:
     curved_fewest_knots: int = 5  # of each within what was seen
     curved_fewest_rows: int = 20  # for every curve
     # share of a state's variance that is noise of its sensors, up to which curves are not flattened by it
-    curved_clear: float = 0.03
+    curved_clear: float = 0.1
     curved_first_share: float = 0.01
     curved_least_share: float = 1e-9  # of the variance of the news that one curve may have
     curved_updates: int = 12  # of these shares
     # times the spread of coefficients whose prior is known, which it is not: bands held .8 of 90 % without
     curved_wider: float = 1.5
     curved_noisier: int = 4  # records with the noise of the sensors once more
-    curved_runs: int = 300
+    curved_least_new: float = 0.05  # share of a covariance that is no noise at least
+    curved_runs: int = 1500  # from states of the record: their noise is the same in all answers and bends them alike
     curved_draws: int = 40
-    curved_fewer_runs: int = 60  # from states of the record, of plants, and from states by each of these
+    curved_fewer_runs: int = 60  # of plants, and from states by each of these
     curved_before: int = 100  # rows before a change that are run through
 
     experiments_best: int = 2

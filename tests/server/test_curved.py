@@ -54,6 +54,30 @@ def test_effects_of_a_curved_plant_are_those_of_its_equations(kind):
     assert np.mean(held) > 0.75
 
 
+@pytest.mark.parametrize("share", [0.03, 0.08])
+def test_noise_of_the_states_neither_flattens_effects_nor_widens_runs(share):
+    errors, held = [], []
+    for seed in (11, 12, 13):
+        h, u = run(SHAPES["saturates"], seed)
+        noise = share / (1 - share) * h.var(axis=0)
+        noisy = h + np.sqrt(noise) * np.random.default_rng(seed + 100).normal(size=h.shape)
+        reply = curved_plant(noisy, u, (0,), np.diag(noise)).effects(
+            np.tile([0.5, 0.0], (12, 1)), {"both": slice(0, 2)}
+        )
+        truth = expected(SHAPES["saturates"], 0.5, h)
+        errors.append(np.linalg.norm(reply["both"].states - truth) / np.linalg.norm(truth))
+        deviation = np.sqrt(np.einsum("tii->ti", reply["both"].covariances))
+        held.append(np.abs(reply["both"].states - truth) <= 1.645 * deviation)
+    assert np.mean(errors) < 0.08
+    assert np.mean(held) > 0.85
+
+
+def test_an_input_that_acts_at_once_by_chance_shuts_no_curves_out_and_one_that_does_so_does():
+    h, u = run(SHAPES["saturates"], 0)
+    assert curved_plant(h, u, (0,), np.eye(2) * 1e-6, at_once=True) is not None
+    assert curved_plant(h, np.roll(u, 1, axis=0), (0,), np.eye(2) * 1e-6, at_once=True) is None
+
+
 def test_lines_are_enough_for_a_linear_plant():
     for seed in range(2):
         h, u = run(SHAPES["line"], seed)

@@ -1,9 +1,10 @@
 """Curved links: what curves of the states of a cause tell of the news of another unit beyond the line.
 
-Curves are kinks and steps of each state at its quantiles, and products of two states; none is chosen for a coupling. A
-unit enters a regression where all of its columns pay for themselves together, a product on its own: of the many of
-a plant only those that act are conditioned on, which is what keeps indirect causes out. What is told has to show in the
-whole record and on stretches left out, as recorded and less what moves slower than a local piece.
+Curves are kinks and steps of each state at its quantiles, and products of two states or their sizes; none is chosen for
+a coupling. A unit enters a regression where all of its columns pay for themselves together, a product on its own: of
+the many of a plant only those that act are conditioned on, which is what keeps indirect causes out. What is told has to
+show in the whole record and on stretches left out, as recorded and less what moves slower than a local piece. Nothing
+is said to be none where a curve that tells much would hardly have shown.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, chdtri
+from scipy.linalg import block_diag
+from scipy.special import chdtrc, chdtri, chndtr
 
 from ...statespace.held_out import LOCAL, N_LAGS, FullRegression, LaggedRows
 from ...statespace.partition import positions_of, slices_of
@@ -38,6 +40,7 @@ _RIDGE, _LEAST = 1e-6, 1e-10  # share of a column's sum of squares, and of one t
 
 
 UNSURE = "curved: bends and products show it in the whole record, but not clearly on held-out segments"
+UNTESTED = "no straight line, but the record is too short or too noisy for bends and products to show"
 EXPLAINED = "curves of other units explain as well what its straight line does"
 
 
@@ -55,6 +58,7 @@ class Curves:
     evidence: np.ndarray
     is_explained: np.ndarray  # whether curves of other units tell what a line of the cause was told for
     shapes: dict  # `Shape` by (effect, cause) where the p-value says that it is no line
+    power: np.ndarray  # chance with which a curve that tells much would have shown
 
 
 class _Found(NamedTuple):
@@ -129,7 +133,7 @@ class Bent(NamedTuple):
         return found
 
 
-def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None):
+def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, process=None, noise=None):
     """What curves of all units tell of each other.
 
     Parameters
@@ -146,26 +150,31 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None):
         Chance of any link that is none, over all pairs.
     told : dict of (int, int) to float
         Pairs (effect, cause) that lines tell of, with the share of their news in the same row.
+    process, noise : ndarray of shape (n, n), default=None
+        Covariances of what is new in the states and of the noise with which they are known; all and none without.
 
     Returns
     -------
     Curves
     """
-    rows = LaggedRows.of(standardised(series, slices, starts)[0], slices, starts, N_LAGS)
+    standard, scale = standardised(series, slices, starts)
+    rows = LaggedRows.of(standard, slices, starts, N_LAGS)
     if known is not None:
         few = known.shape[1] <= TUNING.curves_most_inputs
         rows = rows.less(
             np.hstack([known, *Bent.of(known)(known, [slice(0, known.shape[1])])]) if few else known, N_LAGS
         )
     regressions = _Regressions(rows, slices)
-    told = told or {}
-    asked = [[cause for effect, cause in told if effect == unit] for unit in range(len(slices))]
-    found = {
-        (unit, cause): of
-        for unit in range(len(slices))
-        for cause, of in regressions.of_effect(unit, asked[unit]).items()
-    }
-    return _told(found, len(slices), alpha, told)
+    told, found, unexplained = told or {}, {}, []
+    for unit in range(len(slices)):
+        asked = [cause for effect, cause in told if effect == unit]
+        of_effect, news = regressions.of_effect(unit, asked)
+        found |= {(unit, cause): of for cause, of in of_effect.items()}
+        unexplained.append(news)
+    seen = np.ones((2, len(slices)))
+    if process is not None:
+        seen = _seen(slices, unexplained, *(each / np.outer(scale, scale) for each in (process, noise)))
+    return _told(found, regressions.power(*seen), alpha, told)
 
 
 class _Regressions:
@@ -179,12 +188,13 @@ class _Regressions:
             :, np.concatenate([first + np.arange(p) for first, p in zip(firsts, sizes, strict=True)])
         ]
         self.states, self.bent = states, Bent.of(states)
-        self.held, self.now = self.bent.held(states), _centred(lagged.values[:, lagged.now[0].start :])
+        held, self.now = self.bent.held(states), _centred(lagged.values[:, lagged.now[0].start :])
+        self.held = np.hstack([held, _centred(np.abs(held))])  # factors of products: states, then their sizes
         self.lags = [_centred(lagged.values[:, past]) for past in lagged.past]
         self.past = [np.hstack(both) for both in zip(self.lags, self.bent(states, slices), strict=True)]
         lines = [self.now[:, own] for own in slices]
         self.present = [np.hstack(both) for both in zip(lines, self.bent(self.now, slices), strict=True)]
-        self.unit_of = np.repeat(np.arange(self.n_units), sizes)
+        self.unit_of = np.tile(np.repeat(np.arange(self.n_units), sizes), 2)
         self.pairs = np.argwhere(np.triu(self.unit_of[:, None] != self.unit_of, 1))
         self.moments = self._rows(self.past, lines).moments(1)
 
@@ -194,7 +204,10 @@ class _Regressions:
         return LaggedRows(np.hstack([*past, *now]), *ends, self.lagged.starts, self.lagged.at)
 
     def of_effect(self, effect, asked):
-        """`_Found` of the causes whose curves may matter for a unit, and of the ones `asked` for if curves tell."""
+        """`_Found` of the causes whose curves may matter for a unit, and of the ones `asked` for if curves tell.
+
+        And the covariance of the unit's news.
+        """
         now, n_pairs = self.now[:, self.slices[effect]], self.n_units * (self.n_units - 1)
         units = self.moments.chosen(effect, lambda width: chdtri(width, TUNING.curves_chance / n_pairs))
         products = self._products(np.hstack([self.past[unit] for unit in (effect, *units)]), now)
@@ -224,7 +237,28 @@ class _Regressions:
                     found[unit] = found[unit]._replace(whole=model.told_by(of))
             for k, unit in enumerate(beside):
                 found[unit] = _Found(whole=model.told_by([len(past) + len(units) + k]))
-        return found
+        return found, model.terms_of([0])[2]
+
+    def power(self, new, clear):
+        """Chance with which curves that make a share of what is new in an effect would show, [effect, cause].
+
+        By the test of kinks and steps together or by that of a product, whichever has less.
+
+        Parameters
+        ----------
+        new, clear : ndarray of shape (n_units,)
+            Share of each unit's news that is none of its noise, and of its states' variance.
+        """
+        widths = np.array([now.stop - now.start for now in self.slices])
+        bends = np.array([past.shape[1] for past in self.past]) - N_LAGS * widths
+        share = TUNING.curves_share * np.outer(new, np.square(clear))  # noise flattens kinks and products alike
+        n_pairs = self.n_units * (self.n_units - 1)
+        tests = (
+            (np.outer(widths, bends), TUNING.curves_chance / n_pairs),
+            (widths[:, None], TUNING.curves_chance_of_products / max(len(self.pairs), 1)),
+        )
+        strength = -np.log1p(-share) * len(self.now)
+        return np.min([1 - chndtr(chdtri(dof, chance), dof, strength) for dof, chance in tests], axis=0)
 
     def _shape(self, model, unit, slices, pairs):
         """What states of a unit add to the effect of a model; all of its slices but the first are products, `pairs`."""
@@ -234,10 +268,12 @@ class _Regressions:
         return shape_of(terms, self.slices[unit].start, self.states, self.held, self.bent.of_column)
 
     def _products(self, base, now):
-        """Products of states of two units that matter beside a base, one after the other, as places in `pairs`."""
+        """Products of factors of two units that matter beside a base, one after the other, as places in `pairs`."""
         found: list[int] = []
-        limit = chdtri(now.shape[1], TUNING.curves_chance_of_products / max(len(self.pairs), 1))
         first, second = self.pairs.T
+        has_size = second >= self.states.shape[1]
+        n_alike = np.where(has_size, has_size.sum(), (~has_size).sum())
+        limits = chdtri(now.shape[1], TUNING.curves_chance_of_products / n_alike)
         while len(found) < TUNING.curves_most_products and len(self.pairs):
             square = base.T @ base
             square[np.diag_indices_from(square)] *= 1 + _RIDGE
@@ -245,15 +281,17 @@ class _Regressions:
             left = now - base @ np.linalg.solve(square, base.T @ now)
             scores = sum(self._scores(news) for news in left.T)[first, second]  # robust to news of unequal variance
             scores[found] = 0.0
-            best = int(scores.argmax())
-            if scores[best] < limit:
+            scores[scores < limits] = 0.0
+            if not scores.any():
                 break
+            plain = np.where(has_size, 0.0, scores)  # first: a size tells part of what its state does
+            best = int((plain if plain.any() else scores).argmax())
             found.append(best)
             base = np.column_stack([base, self._product(best)])
         return found
 
     def _scores(self, news):
-        """Score statistics of all products of two states for some news, (n, n)."""
+        """Score statistics of all products of two factors for some news, (2 n, 2 n)."""
         moved = self.held * news[:, None]
         return np.square(moved.T @ self.held) / (np.square(moved).T @ np.square(self.held) + _LEAST)
 
@@ -302,8 +340,19 @@ class _Model:
         return regression.gains_of(columns) if slices[0] < self.n_past else regression.gains_beyond(columns)
 
 
-def _told(found, n_units, alpha, by_lines):
+def _seen(slices, unexplained, process, noise):
+    """Shares (2, n_units) of news and of states of unit variance that are no noise, see `_Regressions.power`."""
+    new = [
+        np.trace(np.linalg.solve(news, process[own, own])) / len(news)
+        for own, news in zip(slices, unexplained, strict=True)
+    ]
+    clear = [1 - np.diag(noise)[own].mean() for own in slices]
+    return np.clip([new, clear], 0.0, 1.0)
+
+
+def _told(found, power, alpha, by_lines):
     """The `Curves` of what was found of pairs (effect, cause), some of them told by lines: nothing of the others."""
+    n_units = len(power)
     of_pairs = [[found.get((effect, cause), _Found()) for cause in range(n_units)] for effect in range(n_units)]
     p_value, noise, strength, same = (
         np.array([[getattr(of, name) for of in row] for row in of_pairs])
@@ -332,7 +381,8 @@ def _told(found, n_units, alpha, by_lines):
             if gain <= SURE * error:
                 is_explained[effect, cause], evidence[effect, cause] = True, 2 * np.arcsinh(gain / error)
     shapes = {at: of.shape for at, of in found.items() if of.shape is not None and p_adjusted[at] <= alpha}
-    return Curves(told, p_value, p_adjusted, np.maximum(strength, low), low, high, same, evidence, is_explained, shapes)
+    strength = np.maximum(strength, low)
+    return Curves(told, p_value, p_adjusted, strength, low, high, same, evidence, is_explained, shapes, power)
 
 
 def _centred(columns):
@@ -342,7 +392,7 @@ def _centred(columns):
 # -- the table of links ------------------------------------------------------------------------------------------
 
 
-def with_curves(links, record, alpha):
+def with_curves(links, record, alpha, process):
     """A table of links with what curves tell where lines tell less, and one of their shapes.
 
     P-values of what curves tell are those beyond the line. Shapes are those of all pairs whose p-value says that the
@@ -360,7 +410,8 @@ def with_curves(links, record, alpha):
     straight = told_links(links[links["kind"] == "state"]).itertuples()
     pairs = {(place[link.effect], place[link.cause]): link.same_row for link in straight}
     series, slices, starts, known = rows_of(record)
-    found = curves(series, slices, starts, known, alpha, pairs)
+    noise = block_diag(*record.scores.noise)
+    found = curves(series, slices, starts, known, alpha, pairs, process, noise)
     for row, link in zip(links.index, links.itertuples(), strict=True):
         at = place[link.effect], place[link.cause]
         told = found.verdict[at]
@@ -371,6 +422,8 @@ def with_curves(links, record, alpha):
             table.loc[row, "evidence"] = np.fmax(link.evidence, found.evidence[at])
             if not told and link.verdict in ("no influence", "negligible"):
                 table.loc[row, ["verdict", "because", "basis"]] = "cannot tell", UNSURE, "curves"
+        elif link.kind == "state" and link.verdict == "no influence" and found.power[at] < TUNING.curves_power:
+            table.loc[row, ["verdict", "because", "basis"]] = "cannot tell", UNTESTED, "curves"
         if link.kind != "state" or not told or link.verdict in (told, "influence"):
             continue
         low, high = found.low[at], found.high[at]

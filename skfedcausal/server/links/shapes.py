@@ -34,7 +34,7 @@ class Terms(NamedTuple):
     news: np.ndarray  # (p, p) covariance
     n_lines: int  # of lags
     width: int  # states of the cause
-    products: np.ndarray  # (n_products, 2) columns of the two states
+    products: np.ndarray  # (n_products, 2) columns of the two factors, sizes of states behind all states
 
 
 def shape_of(terms, first, states, held, bends):
@@ -45,8 +45,9 @@ def shape_of(terms, first, states, held, bends):
     terms : Terms
     first : int
         Column of the first state of the cause.
-    states, held : ndarray of shape (n_samples, n)
-        All states, and the same within their ends less their means, of which products are made.
+    states : ndarray of shape (n_samples, n)
+    held : ndarray of shape (n_samples, 2 n)
+        The states within their ends and the sizes of these, less their means, of which products are made.
     bends : callable
         Values (q, n_bends) of the bends of a column at values (q,) of it.
     """
@@ -61,24 +62,33 @@ def shape_of(terms, first, states, held, bends):
 def _added(terms, k, column, states, held, bends, effect):
     """What one state of the cause, the k-th, adds to one of the effect."""
     b, own = terms.coefficients[:, effect], np.quantile(states[:, column], _POINTS)
-    n_products = len(terms.products)
-    size = np.where((terms.products == column).any(axis=1), np.abs(b[len(b) - n_products :]), 0.0)
+    n_products, n_states = len(terms.products), states.shape[1]
+    is_own = terms.products % n_states == column
+    size = np.where(is_own.any(axis=1), np.abs(b[len(b) - n_products :]), 0.0)
     other, levels = None, np.zeros(1)
     if size.any():
-        other = int(terms.products[size.argmax()].sum() - column)
+        other = int(terms.products[size.argmax()][~is_own[size.argmax()]][0])
         levels = np.quantile(held[:, other], (TUNING.shapes_low, TUNING.shapes_high))
     design = np.zeros((len(levels), len(own), len(b)))
     design[:, :, k] = own
     bent = bends(own, column)
     design[:, :, terms.n_lines + k : terms.n_lines + k + terms.width * bent.shape[1] : terms.width] = bent
+    factor = np.quantile(held[:, column], _POINTS)
     for place, pair in enumerate(terms.products, len(b) - n_products):
-        if other is not None and {*pair.tolist()} == {column, other}:
-            design[:, :, place] = levels[:, None] * np.quantile(held[:, column], _POINTS)
+        if other in pair and (pair % n_states == column).any():
+            design[:, :, place] = levels[:, None] * (np.abs(factor) if pair.sum() - other >= n_states else factor)
     design -= design.mean(axis=1, keepdims=True)
     error = TUNING.shapes_wider * np.sqrt(
         np.einsum("lqi,ij,lqj->lq", design, terms.inverse, design) * terms.news[effect, effect]
     )
-    return Shape(own, design @ b, error, (own - own.mean()) * _slope(terms, effect)[k], other, levels)
+    return Shape(
+        own,
+        design @ b,
+        error,
+        (own - own.mean()) * _slope(terms, effect)[k],
+        other % n_states if size.any() else None,
+        levels,
+    )
 
 
 def _slope(terms, effect):

@@ -13,6 +13,9 @@ class Tuning:
     curves_chance: float = 0.05  # of any unit that enters a regression of none
     curves_chance_of_products: float = 0.01  # the same of products
     curves_most_products: int = 8  # of an effect
+    # of what is new in an effect: a curve that tells as much has to show with a chance for a link to be called none
+    curves_share: float = 0.1
+    curves_power: float = 0.8
     curves_most_columns: int = 640  # of all units: more would take minutes
 
     grades_level: float = 0.9  # one-sided, of the bounds: Student's t over the stretches

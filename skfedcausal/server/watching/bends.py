@@ -27,7 +27,7 @@ from .nominal import off_subspace
 from .tuning import TUNING
 
 _MOST_KNOTS, _FEWEST_KNOTS, _ROWS = 12, 5, 20  # of each state within what was seen; rows for each
-_TAILS = 0.0, 0.16  # beyond the bounds of states in products: as far as they were seen, and a standard deviation
+_TAILS = 0.0, 0.02, 0.16  # beyond bounds of states in products: as far as they were seen, two deviations, and one
 _WORTH = 0.1  # share of a state's news: curves that surely tell less hardly mislead a linear plant
 _TINY = 1e-9  # prior precision of what is no curve, and deviation of a column that tells nothing
 
@@ -104,7 +104,7 @@ class CurvedResponse:
         level = states[there].mean(axis=0)
         past, now = states[rows - 1] - level, states[rows] - level
         lines = np.hstack([states[rows - lag] - level for lag in range(1, len(A) + 1)])
-        curves = Curves.of(past, n_knots, _TAILS)
+        curves = Curves.of(past, n_knots, _TAILS, has_sizes=True)
         values = np.hstack([lines - lines.mean(axis=0), curves(past), now - now.mean(axis=0)])
         of_past = slices_of([lines.shape[1], len(curves.scale)])
         starts = tuple(np.unique(np.searchsorted(rows, record.starts)).tolist())

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator
+from skfedcausal import FederatedGrangerEstimator, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.links.curves import Bent, curves
+from skfedcausal.server.links.curves import UNTESTED, Bent, curves
 from skfedcausal.statespace.partition import slices_of
 
 COUPLINGS = {
@@ -68,6 +68,41 @@ def test_a_product_of_two_states_is_found_where_neither_acts_alone():
     found = curves(h, slices_of([1] * 5))
     told = np.argwhere(found.verdict == "influence").tolist()
     assert told == [[4, 0], [4, 1]]
+
+
+def test_a_size_that_multiplies_a_state_is_found():
+    found = curves(chain(lambda s, own: np.abs(s) * np.tanh(own), 0, n_samples=2500), slices_of([1] * 4))
+    assert np.argwhere(found.verdict == "influence").tolist() == [[1, 0]]
+    rise = found.shapes[1, 0].adds - found.shapes[1, 0].adds[:, [49]]  # less that at the median
+    assert (np.sign(rise[:, [0, -1]]) == [[-1, -1], [1, 1]]).all()  # at a low and at a high value of the state
+
+
+def test_none_is_said_only_where_a_curve_would_have_shown():
+    h = 0.5 * np.random.default_rng(8).normal(size=(600, 3))
+    for t in range(1, len(h)):
+        h[t] += 0.5 * h[t - 1]
+    X = sensors(h, 1)
+    X["u2"] += 2 * np.random.default_rng(9).normal(size=(600, 4))
+    links = FederatedGrangerEstimator(server=LikelihoodServer(options=LikelihoodOptions(margin=1.0))).fit(X).links_
+    noisy = (links[["cause", "effect"]] == "u2").any(axis=1)
+    assert set(links["verdict"][~noisy]) == {"no influence"}
+    assert "no influence" not in set(links["verdict"][noisy])
+    assert UNTESTED in set(links["because"][noisy])
+
+
+def test_power_is_that_of_curves_that_make_a_share_of_what_is_new():
+    """Of records with kinks that tell a tenth of it."""
+    slices, told, power = slices_of([1, 1]), [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        h = rng.normal(size=(170, 2))
+        for t in range(1, len(h)):
+            h[t, 1] += np.sqrt(0.1 / 0.9) * (np.abs(h[t - 1, 0]) - 0.8) / 0.6
+        found = curves(h, slices, process=np.diag([1.0, 1 / 0.9]), noise=np.zeros((2, 2)))
+        told.append(found.p_value[1, 0] < 0.05 / 2)
+        power.append(found.power[1, 0])
+    assert 0.4 < np.mean(power) < 0.9
+    assert abs(np.mean(told) - np.mean(power)) < 0.2
 
 
 def test_a_driver_that_two_units_follow_along_curves_makes_no_influence():
