@@ -233,7 +233,8 @@ class Fit:
             return None
         from .responses.early import outdone_plant  # for plants that are asked what inputs do
 
-        return outdone_plant(record, self.messages, settings, self.budget)
+        may_act = np.array([word != "after" for word in timing_words(server, record)])
+        return outdone_plant(record, self.messages, settings, self.budget, may_act)
 
     def _of_one_lag(self, settings):
         """Estimate of a plant of one lag: without time for the exact likelihood of gaps, by that of scores alone."""

@@ -52,7 +52,7 @@ def record():
 def fitted(request, record):
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "responses":
-            patch.setattr(choice, "_CLEARLY", 0.0)
+            patch.setattr(choice, "CLEARLY", 0.0)
         estimator = FederatedCounterfactualEstimator(input_columns=["a__LIC1.SP"]).fit(record[0])
     assert estimator.engine_ == request.param
     return estimator

@@ -28,6 +28,8 @@ class Chosen:
         Lags and ridge.
     losses : ndarray of shape (h, n) or None
         Mean squares of what these runs missed, in the rows ahead that choose.
+    one_lag : float
+        Times these that the best regression on one lag missed, in the mean.
     held_out : HeldOut or None
         The runs, as long as the record is at hand.
     """
@@ -37,6 +39,7 @@ class Chosen:
     radius: float
     chosen: tuple
     losses: Any = None
+    one_lag: float = 1.0
     held_out: Any = None
 
 

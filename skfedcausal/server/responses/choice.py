@@ -11,7 +11,7 @@ from .learning import Record, learned_responses
 from .runs import STABLE, radius_of
 from .tuning import TUNING
 
-_CLEARLY = 1.05  # times the loss of responses up to which the plant stays, whose links make bands a third as wide
+CLEARLY = 1.05  # times the loss of responses up to which the plant stays, whose links make bands a third as wide
 BEYOND_DOUBT = 2.0  # the same where controllers seem to set inputs
 
 
@@ -105,7 +105,7 @@ def chosen_engine(server, messages, now, in_doubt, looped, readers):
     if found is None:
         return Engine(None, {})
     losses = losses_of(_forecasts(server, messages, record), found, record)
-    margin = 1 / _CLEARLY if np.median(found.jumps) > TUNING.choice_jumps else _CLEARLY
+    margin = 1 / CLEARLY if np.median(found.jumps) > TUNING.choice_jumps else CLEARLY
     if looped and found.radius <= STABLE:  # no plant that is learned runs away
         margin = BEYOND_DOUBT
     stays = losses["plant"] <= margin * losses["responses"] and not getattr(server, "outdone_", False)

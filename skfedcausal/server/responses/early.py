@@ -7,17 +7,22 @@ import numpy as np
 from ..dynamics import Plant
 from ..estimation.estimate import estimate_plant
 from ..prediction import OperatingPoint
-from .choice import BEYOND_DOUBT, losses_of
+from .choice import BEYOND_DOUBT, CLEARLY, losses_of
 from .learning import Record, chosen_lags
+from .tuning import TUNING
 
 _FIRST = 0.5  # seconds of work of the first stage of a search: what these do not settle takes all that there are
 
 
-def outdone_plant(record, messages, settings, budget):
+def outdone_plant(record, messages, settings, budget, may_act):
     """The plant after the first stage of its search if responses surely miss less of rows left out, else None.
 
-    No plant is given up that the first stage comes to the end of, level shifts aside: such a plant may miss much
-    because it has one lag, and be learned with more. One that it does not settle gets no further lags in time.
+    A plant that the first stage does not settle gets no further lags in time: it is given up where it misses more than
+    responses, level shifts aside. One that is settled may miss much because it has one lag, and be learned with more;
+    it is given up where it misses more than even the best regression on one lag, which more lags do not mend, unless
+    the stage was so quick that there is nothing to save. Responses act in the row of an input where it may, unless it
+    follows measurements: what a controller reads would pass for what its input does. Of such a plant it is asked how
+    controllers react, which only the plant tells: it is given up if it is not settled and misses twice as much.
 
     Parameters
     ----------
@@ -28,6 +33,8 @@ def outdone_plant(record, messages, settings, budget):
     settings : Settings
     budget : Budget
         Of the whole work, of which the first stage takes a part.
+    may_act : ndarray of bool of shape (q,)
+        Inputs that may act in the row that they stand in.
 
     Returns
     -------
@@ -37,14 +44,24 @@ def outdone_plant(record, messages, settings, budget):
         return None
     first = budget.part(_FIRST / budget.left)
     estimate = estimate_plant(record, replace(settings, budget=first, level_shifts=None))
-    if not first.is_spent:
-        return None
-    known = Record.of(messages)
-    found = chosen_lags(known, np.zeros(known.inputs.shape[1], dtype=bool))
-    if found is None:
+    if not first.is_spent and _FIRST - first.left < TUNING.early_quick:
         return None
     A, scale = estimate.shrunk_A, estimate.parameters.state_scale
     point = OperatingPoint.of(record, A, estimate.steps, estimate.levels, scale)
     run = Plant.of_one_lag(A, estimate.shrunk_B, estimate.Q, point=point).run(point.placed(record))
+    known = Record.of(messages)
+    found = chosen_lags(known, may_act)
+    if found is None:
+        return None
+    is_set = found.held_out.rows.moments.followed() <= TUNING.early_level / len(may_act)
+    if is_set.any():
+        found = chosen_lags(known, may_act & ~is_set)
     losses = losses_of(run.ahead, found, known)
-    return estimate if losses["plant"] > BEYOND_DOUBT * losses["responses"] else None
+    return estimate if losses["plant"] > _least(first.is_spent, is_set.any(), found) * losses["responses"] else None
+
+
+def _least(is_spent, is_led, found):
+    """Times the loss of responses that a plant has to miss to be given up."""
+    if is_led:
+        return BEYOND_DOUBT if is_spent else np.inf
+    return TUNING.early_misses if is_spent else CLEARLY * found.one_lag

@@ -63,8 +63,10 @@ def chosen_lags(record, now, looped=False):
     tried = [(p, ridge) for p in lags for ridge in _RIDGES]
     losses = np.array([held_out.loss(*one, now) for one in tried])[:, : 1 if looped else None]
     least = np.maximum(smooth(losses.min(axis=0)), TUNING.learning_least)
-    best = int((losses / least).mean(axis=(1, 2)).argmin())
-    found = {"radius": radius, "chosen": tried[best], "losses": losses[best], "held_out": held_out}
+    missed = (losses / least).mean(axis=(1, 2))
+    best = int(missed.argmin())
+    one_lag = float(missed[[p == 1 for p, _ in tried]].min() / missed[best])
+    found = {"radius": radius, "chosen": tried[best], "losses": losses[best], "one_lag": one_lag, "held_out": held_out}
     return Chosen(scale=scale, input_scale=input_scale, **found)
 
 

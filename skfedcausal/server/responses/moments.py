@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, stats
 
 from ...statespace.episodes import episodes
 from .tuning import TUNING
@@ -117,3 +117,29 @@ class Moments:
             level[own], A[:, own] = found[0], found[1 : 1 + n * p]
             C[np.ix_(np.concatenate([at_once, q + np.arange(p * q)]), own)] = found[1 + n * p :]
         return level, A, C
+
+    def followed(self):
+        """P-values that inputs do not follow earlier scores, given their own past, ndarray of shape (q,).
+
+        Granger's test from scores to inputs: of those that are random or on a schedule none is small.
+        """
+        S, _ = self.total
+        read, q = np.arange(1, 1 + self.n_states * self.n_lags), self.n_inputs
+        own = np.append(0, np.arange(len(read) + 1 + q, len(S)))
+        at = len(read) + 1 + np.arange(q)
+        less, left = (self._left(at, used) for used in (own, np.concatenate([own, read])))
+        n_left = max(S[0, 0] - len(own) - len(read), 1)
+        return stats.chi2.sf((less - left) / left * n_left, len(read))
+
+    def _left(self, at, used):
+        """Sums of squares that a regression of some columns on others leaves."""
+        S, _ = self.total
+        ridge = TUNING.moments_level_ridge * S[0, 0] * np.eye(len(used))
+        explained = linalg.solve(S[np.ix_(used, used)] + ridge, S[np.ix_(used, at)], assume_a="pos")
+        left = np.diag(S)[at] - (S[np.ix_(used, at)] * explained).sum(axis=0)
+        return np.maximum(left, TUNING.moments_level_ridge * S[0, 0])
+
+    @property
+    def n_inputs(self):
+        """Inputs beside the scores."""
+        return (self.squares.shape[1] - 1 - self.n_states * self.n_lags) // (self.n_lags + 1)

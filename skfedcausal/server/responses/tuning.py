@@ -18,6 +18,12 @@ class Tuning:
     # times the loss with inputs that act later up to which they may as well act in their own row
     choice_both: float = 1.1
 
+    # seconds of work that settle a plant whose whole search is short, and times the loss of responses that one which is
+    # not settled misses at most: plants of the library's own class miss as much as responses by then
+    early_quick: float = 0.1
+    early_misses: float = 1.25
+    early_level: float = 1e-3  # of the test that says that an input follows measurements, for all inputs together
+
     held_out_runs_away: float = 1e12
     held_out_numbers: int = 2_000_000  # of all rows, states and inputs of the runs over a stretch, at most
     held_out_around: int = 5

@@ -1,6 +1,7 @@
 """Searches that end early since responses will answer."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -63,6 +64,40 @@ def test_a_search_with_hardly_more_time_than_its_first_stage_takes_all_of_it():
     found, told = fitted(late_plant(_LATE), server=LikelihoodServer(max_time=0.01))
     assert not found.server_.outdone_
     assert told
+
+
+@pytest.mark.parametrize("beyond", [0.99, 1.01])
+def test_a_settled_plant_is_given_up_where_it_misses_more_than_one_lag_of_a_regression(monkeypatch, beyond):
+    """Further lags might mend the rest, and cost much more than the first stage."""
+
+    def losses_of(ahead, found, record):
+        return {"plant": beyond * early.CLEARLY * found.one_lag, "responses": 1.0}
+
+    monkeypatch.setattr(early, "losses_of", losses_of)
+    monkeypatch.setattr(early, "TUNING", replace(early.TUNING, early_quick=0.0))
+    found, _ = fitted(late_plant(1, n_samples=800), server=LikelihoodServer(max_time=2.0))
+    assert found.server_.outdone_ == (beyond > 1)
+
+
+@pytest.mark.parametrize("is_led", [False, True])
+def test_plants_whose_inputs_follow_measurements_are_given_up_beyond_doubt_only(monkeypatch, short, is_led):
+    """And their inputs act later, since a controller's reading would pass for an effect in the same row."""
+    seen = []
+
+    def chosen_lags(record, now):
+        seen.append(now.tolist())
+        return known_lags(record, now)
+
+    known_lags = early.chosen_lags
+    monkeypatch.setattr(early, "chosen_lags", chosen_lags)
+    monkeypatch.setattr(early, "losses_of", lambda *about: {"plant": 1.5, "responses": 1.0})
+    X = late_plant(1, link=0.0, n_samples=500)
+    if is_led:
+        rest = np.random.default_rng(1).normal(size=len(X))
+        X["a__u"] = 0.1 * rest - 0.5 * X["a__x"].shift(1, fill_value=0.0)
+    found, _ = fitted(X, server=LikelihoodServer(max_time=1.0))
+    assert found.server_.outdone_ != is_led
+    assert seen == [[True], [False]][: 1 + is_led]
 
 
 @pytest.mark.slow
