@@ -401,9 +401,18 @@ class RootCauseServer:
         )
 
     def _with_energy(self, answers, rows, detected):
-        """Answers of the shift statistic to some rows, and that of the energy where these explain not everything."""
-        if "energy" in self.statistics and not explained(answers):
-            return [*answers, self._by_energy(rows, detected)]
+        """Answers of the shift statistic to some rows, and that of the energy where these explain not everything.
+
+        That of a unit whose readings have the other sign takes their place where it explains everything and is likelier than
+        all of these.
+        """
+        if "energy" not in self.statistics:
+            return answers
+        if not explained(answers):
+            answers = [*answers, self._by_energy(rows, detected)]
+        turned = self.posterior.from_reversal(rows, detected + 1 - rows.first)
+        if turned.explains and turned.evidence > max(answer.evidence for answer in answers):
+            return [turned]
         return answers
 
     def _lasting(self, rows, at, stop):

@@ -118,6 +118,7 @@ class Tuning:
     posterior_whatever: float = 0.1  # prior weight of a disturbance that is no steady fault
     # prior weight of changed dynamics of a unit, half of it of its own and half of links into it
     posterior_changed: float = 0.1
+    posterior_reversed: float = 0.02  # prior weight of a unit whose readings have the other sign
     posterior_grows: float = 0.1  # prior probability that a steady fault grows from the first row of a named window on
     posterior_unknown: float = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
     posterior_both: float = 0.5  # probability of the second of two roots from which on it is asked who was first
