@@ -286,6 +286,11 @@ class Nominal:
     energy: float = 1.0
     off_subspace: float = 1.0
 
+    @property
+    def is_moved_from_outside(self):
+        """Whether nominal windows vary so much more than its innovations let the plant that what nobody measures acts."""
+        return max(self.energy, self.shift) > TUNING.posterior_unmeasured
+
 
 class RootPosterior:
     """Posterior over roots under a fitted plant.
