@@ -403,8 +403,8 @@ class RootCauseServer:
     def _with_energy(self, answers, rows, detected):
         """Answers of the shift statistic to some rows, and that of the energy where these explain not everything.
 
-        That of a unit whose readings have the other sign takes their place where it explains everything and is likelier than
-        all of these.
+        That of a unit whose readings have the other sign takes their place where it explains everything and is likelier
+        than all of these.
         """
         if "energy" not in self.statistics:
             return answers

@@ -85,7 +85,7 @@ class Coordinates:
         return np.clip((values - self.centre) / self.scale, -TUNING.lasting_far, TUNING.lasting_far)
 
     def moved(self, states, off):
-        """What values are less of rows beside states that are (n,) more, and distances that are (n_units,) times more."""
+        """By how much values are less beside states that are (n,) more and distances (n_units,) times as large."""
         return np.concatenate([states, np.log(off[self.outside])])[self.order] / self.scale
 
     def there(self, present):

@@ -288,7 +288,7 @@ class Nominal:
 
     @property
     def is_moved_from_outside(self):
-        """Whether nominal windows vary so much more than its innovations let the plant that what nobody measures acts."""
+        """Whether nominal windows vary so much more than innovations let them that what nobody measures acts."""
         return max(self.energy, self.shift) > TUNING.posterior_unmeasured
 
 

@@ -121,7 +121,7 @@ class Tuning:
     posterior_changed: float = 0.1
     posterior_reversed: float = 0.02  # prior weight of a unit whose readings have the other sign
     posterior_grows: float = 0.1  # prior probability that a steady fault grows from the first row of a named window on
-    # times as much as innovations let them that nominal windows vary, from which on what nobody measures acts on a plant
+    # times as much as innovations let them that nominal windows vary, from which on what nobody measures acts
     posterior_unmeasured: float = 2.0
     posterior_unknown: float = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
     posterior_both: float = 0.5  # probability of the second of two roots from which on it is asked who was first

@@ -4,8 +4,8 @@ Where the transition matrix becomes ``A + D`` the filter, which goes on with A, 
 error of its prediction is ``d_(t+1) = F d_t + D x_t``, with x the filtered states and ``F = A (I - Pf J)``, and moves
 the mean of the scaled innovations by ``W d``, W their covariance: a linear regression on D, to first order. A change
 of the dynamics of a unit's own states is any D in its diagonal block. A change of gain of a link is D in proportion to
-the block of A that the link is, minus one where the link is lost. Where a unit tells its states with the other sign D is
-``S A S - A``, S the identity but for the states of the unit, where it is minus one.
+the block of A that the link is, minus one where the link is lost. Where a unit tells its states with the other sign D
+is ``S A S - A``, S the identity but for the states of the unit, where it is minus one.
 """
 
 import numpy as np
@@ -53,9 +53,9 @@ def gain_changes(model, u, filtered, blocks, seen=None):
 
 
 def reversal_ratios(model, u, filtered, blocks, seen):
-    """Log likelihood ratios that each block tells its states with the other sign from each row on, (n_samples, n_blocks).
+    """Log likelihood ratios that each block tells its states with the other sign, (n_samples, n_blocks).
 
-    Nothing is estimated, so that the ratio of nominal rows falls as they go on.
+    From each row on to the last one. Nothing is estimated, so that they fall with the number of nominal rows.
     """
     signs = 1 - 2 * np.array([np.isin(np.arange(u.shape[1]), np.arange(b.start, b.stop)) for b in blocks])
     A = model.top[:, : u.shape[1]]
