@@ -401,9 +401,18 @@ class RootCauseServer:
         )
 
     def _with_energy(self, answers, rows, detected):
-        """Answers of the shift statistic to some rows, and that of the energy where these explain not everything."""
-        if "energy" in self.statistics and not explained(answers):
-            return [*answers, self._by_energy(rows, detected)]
+        """Answers of the shift statistic to some rows, and that of the energy where these explain not everything.
+
+        That of a unit whose readings have the other sign takes their place where it explains everything and is likelier
+        than all of these.
+        """
+        if "energy" not in self.statistics:
+            return answers
+        if not explained(answers):
+            answers = [*answers, self._by_energy(rows, detected)]
+        turned = self.posterior.from_reversal(rows, detected + 1 - rows.first)
+        if turned.explains and turned.evidence > max(answer.evidence for answer in answers):
+            return [turned]
         return answers
 
     def _lasting(self, rows, at, stop):
@@ -442,7 +451,7 @@ class RootCauseServer:
             if not surprised or probability.max() < DECIDED:
                 return self._of_lasting(incident, rows, lasting)
         root = int(probability.argmax())
-        probability *= self._certainty(root, since.absent)
+        probability = self._tempered(probability, since.absent, noticed)
         kind = noticed or "undecided"
         if not noticed and (known := since.between(answer.start, incident.last + 1).known(root)) < 1:
             probability *= known
@@ -464,7 +473,7 @@ class RootCauseServer:
         probability = lasting.probability * expit(
             TUNING.detector_slight + np.log(10) * (lasting.largest - self.slow.threshold)
         )
-        probability *= self._certainty(int(probability.argmax()), since.absent)
+        probability = self._tempered(probability, since.absent)
         kind = lasting.kind if probability.max() >= DECIDED else "undecided"
         return Verdict(start, incident.detected, incident.last, incident.open, SLOW, probability, reached, kind)
 
@@ -531,7 +540,7 @@ class RootCauseServer:
         statistic = answer.statistic
         if lasting is not None and not noticed and lasting.is_surer_than(probability):
             statistic, probability = SLOW, lasting.probability
-        probability = probability * self._certainty(int(probability.argmax()), rows.absent)
+        probability = self._tempered(probability, rows.absent, noticed)
         levels = rows.levels[:, list(self.levels.thresholds).index(statistic)]
         return statistic, probability, levels.max(axis=0)
 
@@ -540,9 +549,15 @@ class RootCauseServer:
         surplus, dims = rows.surplus.mean(axis=0), self.dims - self.outside_dims
         return (log_scale_factor(surplus, dims, len(rows.surplus)) > 0) & (self.prior > 0)
 
-    def _certainty(self, root, absent):
-        """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
-        return 1 - TUNING.detector_absent * absent[:, self._causes[root]].mean(axis=0).max(initial=0.0)
+    def _tempered(self, probability, absent, noticed=""):
+        """Probabilities of roots where causes may be elsewhere, at units that are absent or where nobody measures.
+
+        What a unit notices of its own columns did not come from there.
+        """
+        at_absent = absent[:, self._causes[int(probability.argmax())]].mean(axis=0).max(initial=0.0)
+        probability = probability * (1 - TUNING.detector_absent * at_absent)
+        from_outside = not noticed and self.posterior.nominal.is_moved_from_outside
+        return np.minimum(probability, TUNING.slow_surest) if from_outside else probability
 
 
 def first_rows(above, begin):

@@ -139,7 +139,8 @@ class OnsetRule:
         if found is None or self.prior[found[1]] == 0.0:
             return answer
         row, unit = found
-        here, others = TUNING.evidence_root * self.prior[unit], (1 - TUNING.evidence_root) * (1 - self.prior[unit])
+        root = TUNING.evidence_root if unit == answer.probability.argmax() else TUNING.evidence_against
+        here, others = root * self.prior[unit], (1 - root) * (1 - self.prior[unit])
         share = here / (here + others / max(len(self.prior) - 1, 1))
         probability = (1 - share) * answer.probability
         probability[unit] += share

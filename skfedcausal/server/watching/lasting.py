@@ -84,6 +84,10 @@ class Coordinates:
         values = np.hstack([x, off])[:, self.order]
         return np.clip((values - self.centre) / self.scale, -TUNING.lasting_far, TUNING.lasting_far)
 
+    def moved(self, states, off):
+        """By how much values are less beside states that are (n,) more and distances (n_units,) times as large."""
+        return np.concatenate([states, np.log(off[self.outside])])[self.order] / self.scale
+
     def there(self, present):
         """Which values are there, (n_rows, n), of units that are, (n_rows, n_units)."""
         return present.repeat([b.stop - b.start for b in self.slices], axis=1)

@@ -108,6 +108,10 @@ class LocalPosterior:
         """Answer that the dynamics of a unit are others in a window."""
         return self._judged(rows, RootPosterior.from_changes)
 
+    def from_reversal(self, rows, n_onsets):
+        """Answer that a unit tells its states with the other sign from one of the first rows on."""
+        return self._judged(rows, lambda local, inside: local.from_reversal(inside, n_onsets))
+
     def of_any_size(self, rows, statistics, at_once, level_rows=np.inf):
         """Answer to a window in which no fault is to be seen, its size integrated out as well."""
         return self._judged(rows, lambda local, inside: local.of_any_size(inside, statistics, at_once, level_rows))

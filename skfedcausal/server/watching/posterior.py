@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...arguments import as_floats
-from ...statespace.detection.dynamics import gain_changes, own_change_ratios
+from ...statespace.detection.dynamics import gain_changes, own_change_ratios, reversal_ratios
 from ...statespace.detection.shift import (
     Signatures,
     bias_information,
@@ -287,6 +287,11 @@ class Nominal:
     energy: float = 1.0
     off_subspace: float = 1.0
 
+    @property
+    def is_moved_from_outside(self):
+        """Whether nominal windows vary so much more than innovations let them that what nobody measures acts."""
+        return max(self.energy, self.shift) > TUNING.posterior_unmeasured
+
 
 class RootPosterior:
     """Posterior over roots under a fitted plant.
@@ -342,11 +347,8 @@ class RootPosterior:
         Sizes are integrated out. States count from their mean in the window, so that what a steady fault moves is not
         taken for a change of what follows them. Rows in which a unit is absent tell nothing of changes of it.
         """
-        u, nominal, seen = rows.scaled, self.nominal, ~rows.absent
-        states = self.model.corrected(rows.predicted, u)
-        states -= states.mean(axis=0)
-        learned = 1 + 2 * self._far(rows.predicted) * len(u) / nominal.n_rows  # variance over that of a plant known
-        tempering = nominal.energy * learned
+        u, seen = rows.scaled, ~rows.absent
+        states, tempering = self._centred(rows)
         ratios = own_change_ratios(self.model, u, states, self.slices, seen) / tempering
         dims = np.array([b.stop - b.start for b in self.slices])
         own = _over(_SHARES, ratios, dims**2, len(u))
@@ -354,6 +356,24 @@ class RootPosterior:
         gains = log_gain_factor(scores / tempering, information / tempering)
         factor = _own_or_link(own, np.where(information > 0, gains, -np.inf))
         return self._of_units(factor, TUNING.posterior_changed, rows.first)
+
+    def from_reversal(self, rows, n_onsets):
+        """Answer that a unit tells its states with the other sign from one of the first `n_onsets` rows on."""
+        states, tempering = self._centred(rows)
+        ratios = reversal_ratios(self.model, rows.scaled, states, self.slices, ~rows.absent)[:n_onsets]
+        factors = ratios.max(axis=0) / tempering - np.log(n_onsets)
+        answer = self._of_units(factors, TUNING.posterior_reversed, rows.first)
+        best = int(answer.probability.argmax())
+        start = int(ratios[:, best].argmax())
+        explains = self._explains(rows, start, 2 * ratios[start, best], [best])
+        return replace(answer, start=rows.first + start, sensor=1.0, explains=explains)
+
+    def _centred(self, rows):
+        """Filtered states of a window beside their mean, and what ratios of likelihoods of other dynamics count for."""
+        states = self.model.corrected(rows.predicted, rows.scaled)
+        # variance over that of a plant known
+        learned = 1 + 2 * self._far(rows.predicted) * len(states) / self.nominal.n_rows
+        return states - states.mean(axis=0), self.nominal.energy * learned
 
     def _of_units(self, factors, weight, first):
         """Answer by log Bayes factors of single units, (n_units,), which together have a prior weight beside others."""

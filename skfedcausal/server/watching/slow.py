@@ -171,6 +171,13 @@ class SlowWatch:
         told = np.where(waits[:, None] > 0, np.minimum(levels[place], self.threshold), levels[place])
         return told, shown[place], SlowState(*last, alarms)
 
+    def beside(self, state, moved, off):
+        """A state whose last rows are told beside states that are `moved` by (n,), and `off` times the distances.
+
+        What is followed of a level moves in a row, and its rows did not.
+        """
+        return state._replace(states=state.states - state.there * self.coordinates.moved(moved, off))
+
     @staticmethod
     def _last(state):
         """Return periods after the last piece, (N_KINDS, n_units)."""

@@ -34,6 +34,7 @@ class Tuning:
     evidence_before: int = 2
     evidence_after: int = 10  # rows around the alarm in which a jump may begin
     evidence_root: float = 0.98  # share of jumps that begin in the root
+    evidence_against: float = 0.85  # the same where the rows around the alarm name another unit
     evidence_shared: float = 0.15  # of the innovations, from which on a fault may reach other units within a row
     evidence_sure: float = 0.98  # probability that the unit that notices something first is the root
     evidence_late: float = 0.3  # the same of a constant that changes after the fault was seen elsewhere
@@ -118,7 +119,10 @@ class Tuning:
     posterior_whatever: float = 0.1  # prior weight of a disturbance that is no steady fault
     # prior weight of changed dynamics of a unit, half of it of its own and half of links into it
     posterior_changed: float = 0.1
+    posterior_reversed: float = 0.02  # prior weight of a unit whose readings have the other sign
     posterior_grows: float = 0.1  # prior probability that a steady fault grows from the first row of a named window on
+    # times as much as innovations let them that nominal windows vary, from which on what nobody measures acts
+    posterior_unmeasured: float = 2.0
     posterior_unknown: float = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
     posterior_both: float = 0.5  # probability of the second of two roots from which on it is asked who was first
     # most certainty in a root that leaves much unexplained where another unit was first, or is one too

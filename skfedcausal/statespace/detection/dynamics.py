@@ -4,7 +4,8 @@ Where the transition matrix becomes ``A + D`` the filter, which goes on with A, 
 error of its prediction is ``d_(t+1) = F d_t + D x_t``, with x the filtered states and ``F = A (I - Pf J)``, and moves
 the mean of the scaled innovations by ``W d``, W their covariance: a linear regression on D, to first order. A change
 of the dynamics of a unit's own states is any D in its diagonal block. A change of gain of a link is D in proportion to
-the block of A that the link is, minus one where the link is lost.
+the block of A that the link is, minus one where the link is lost. Where a unit tells its states with the other sign D
+is ``S A S - A``, S the identity but for the states of the unit, where it is minus one.
 """
 
 import numpy as np
@@ -51,6 +52,21 @@ def gain_changes(model, u, filtered, blocks, seen=None):
     return scores, information
 
 
+def reversal_ratios(model, u, filtered, blocks, seen):
+    """Log likelihood ratios that each block tells its states with the other sign, (n_samples, n_blocks).
+
+    From each row on to the last one. Nothing is estimated, so that they fall with the number of nominal rows.
+    """
+    signs = 1 - 2 * np.array([np.isin(np.arange(u.shape[1]), np.arange(b.start, b.stop)) for b in blocks])
+    A = model.top[:, : u.shape[1]]
+    changes, there = (signs[:, :, None] * signs[:, None] - 1) * A, seen.repeat([b.stop - b.start for b in blocks], 1)
+    gained = []
+    for rows, errors in _errors(model, Recurrence(model.carry), changes, _row_before(filtered)):
+        errors = errors * there[rows]
+        gained.append((errors * (u[rows] - errors @ model.weight / 2)).sum(axis=2))
+    return np.concatenate(gained, axis=1)[:, ::-1].cumsum(axis=1)[:, ::-1].T
+
+
 def _row_before(series):
     """The series one row later, nothing in the first row."""
     return np.concatenate([np.zeros((1, series.shape[1])), series[:-1]])
@@ -64,18 +80,25 @@ def _where_seen(before, seen, effect):
 def _regression(model, carry, changes, before, u):
     """Scores and information of innovations u on what changes of the dynamics do to them, (k, n, n).
 
-    `before` are the filtered states of the row before each. Long windows are taken in pieces.
+    `before` are the filtered states of the row before each.
     """
-    n, size = u.shape[1], len(changes)
-    at_once = max(1, _TOGETHER // (size * len(model.carry)))
-    score, information, last = np.zeros(size), np.zeros((size, size)), None
-    for first in range(0, len(u), at_once):
-        rows = slice(first, first + at_once)
-        pushes = np.zeros((size, len(u[rows]), len(model.carry)))
-        np.matmul(before[rows], changes.swapaxes(1, 2), out=pushes[..., :n])
-        errors = carry.run((pushes, None), x0=last)
-        last, errors = errors[:, -1].copy(), errors[..., :n]
+    size = len(changes)
+    score, information = np.zeros(size), np.zeros((size, size))
+    for rows, errors in _errors(model, carry, changes, before):
         flat = errors.reshape(size, -1)
         score += flat @ u[rows].ravel()
         information += flat @ (errors @ model.weight).reshape(size, -1).T
     return score, information
+
+
+def _errors(model, carry, changes, before):
+    """By how much changes of the dynamics, (k, n, n), move predictions, (k, n_rows, n), of pieces of a window."""
+    n, size = before.shape[1], len(changes)
+    at_once, last = max(1, _TOGETHER // (size * len(model.carry))), None
+    for first in range(0, len(before), at_once):
+        rows = slice(first, first + at_once)
+        pushes = np.zeros((size, len(before[rows]), len(model.carry)))
+        np.matmul(before[rows], changes.swapaxes(1, 2), out=pushes[..., :n])
+        errors = carry.run((pushes, None), x0=last)
+        last = errors[:, -1].copy()
+        yield rows, errors[..., :n]

@@ -226,6 +226,13 @@ def test_faults_are_found_and_named_in_pieces_as_in_one(plant, statistic):
         assert_allclose(verdict.probability, other.probability, atol=1e-9)
 
 
+# of a posterior: no readings have the other sign, and nominal windows vary as the plant lets them
+NOTHING_ELSE = {
+    "from_reversal": lambda rows, n_onsets: Answer("energy", -np.inf, np.array([1.0, 0.0, 0.0]), 0),
+    "nominal": SimpleNamespace(is_moved_from_outside=False),
+}
+
+
 def hand_made(levels, statistics=("shift",), **series):
     """A detector that is pushed rows of evidence, whose posterior notes the windows it is asked about."""
     detector = RootCauseServer("both", 100.0, np.full(2, 0.5), None)
@@ -237,7 +244,7 @@ def hand_made(levels, statistics=("shift",), **series):
         asked.extend((window.first, window.first + n_onsets - 1, window.stop) for window in windows)
         return [Answer("shift", 50.0, np.array([0.1, 0.9]), w.first, 0.9, True) for w in windows]
 
-    detector.posterior = SimpleNamespace(from_shift=from_shift)
+    detector.posterior = SimpleNamespace(from_shift=from_shift, **NOTHING_ELSE)
     detector._onset_rule = SimpleNamespace(revised=lambda answer, rows, detected: answer)
     detector._causes, detector._level = np.zeros((2, 2), dtype=bool), np.zeros(2)
     whole = evidence(len(levels), 2, levels=np.asarray(levels)[:, None, None] * np.ones((1, len(statistics), 2)))
@@ -352,7 +359,7 @@ def test_rows_before_an_alarm_are_looked_at_as_far_as_there_are():
 class Deciding:
     """A detector of three units whose posterior answers by hand."""
 
-    def __init__(self, energy=None, statistics=("energy", "shift"), causes=(), is_far=lambda rows: True):
+    def __init__(self, energy=None, statistics=("energy", "shift"), causes=(), is_far=lambda rows: True, **told):
         detector = self.detector = RootCauseServer("both", 100.0, np.full(3, 1 / 3), None)
         detector.statistics = statistics
         thresholds = {"energy": 2.0, "shift": 3.0}
@@ -361,7 +368,8 @@ class Deciding:
         detector.levels = SimpleNamespace(thresholds=limits, **relative)
         detector.dims, detector.outside_dims = np.full(3, 6), np.full(3, 2)
         self.windows, self.revised = [], []
-        detector.posterior = SimpleNamespace(from_energy=lambda rows: self._asked(rows, energy), is_far=is_far)
+        from_energy = {"from_energy": lambda rows: self._asked(rows, energy)}
+        detector.posterior = SimpleNamespace(is_far=is_far, **from_energy, **NOTHING_ELSE | told)
         detector._onset_rule = SimpleNamespace(revised=self._revised)
         detector._causes = np.zeros((3, 3), dtype=bool)
         detector._level = np.zeros(3)
@@ -410,6 +418,28 @@ def test_otherwise_the_energy_statistic_is_asked_from_its_onset_on():
     assert (verdict.statistic, verdict.start) == ("energy", 28)
     assert_allclose(verdict.probability, ENERGY.probability * expit(9.0 - np.log(40) + 2.0))
     assert deciding.revised == [(20, 60, 30)]
+
+
+def test_readings_of_the_other_sign_decide_where_they_are_likelier_and_explain_everything():
+    told = Answer("energy", 3.0, np.array([0.0, 0.1, 0.9]), 24, 1.0, True)
+    deciding = Deciding(ENERGY, from_reversal=lambda rows, n_onsets: told)
+    verdict = deciding.verdict(rows_around(), EXPLAINING)
+    assert (verdict.start, verdict.kind, verdict.probability.argmax()) == (24, "undecided", 2)
+    assert deciding.revised == []
+    for other in (replace(told, evidence=1.0), replace(told, explains=False)):
+        deciding = Deciding(ENERGY, from_reversal=lambda rows, n_onsets, other=other: other)
+        assert deciding.verdict(rows_around(), EXPLAINING).probability.argmax() == 1
+
+
+def test_a_root_is_no_surer_than_what_may_have_come_in_from_outside():
+    outside = {"nominal": SimpleNamespace(is_moved_from_outside=True)}
+    sure = replace(EXPLAINING, evidence=20.0, probability=np.array([0.01, 0.98, 0.01]))
+    assert_allclose(Deciding(ENERGY, **outside).verdict(rows_around(), sure).probability, [0.01, 0.85, 0.01], rtol=1e-6)
+    events = np.zeros((40, 3), dtype=np.uint8)
+    events[10:, 0] = 2  # the unit says that its sensor is held
+    verdict = Deciding(ENERGY, **outside).verdict(rows_around(events=events), EXPLAINING)
+    assert verdict.kind == "sensor held"
+    assert verdict.probability[0] > 0.97
 
 
 def test_energy_alone_decides_where_no_shift_is_looked_for():

@@ -73,8 +73,14 @@ def test_the_first_to_jump_is_the_root_whatever_follows():
     surprise[21:, 2] = LIMIT[2] + 5
     answer = jumped(surprise)
     assert answer.probability.argmax() == 0
-    assert_allclose(answer.probability, [0.98 + 0.02 * 0.1, 0.02 * 0.2, 0.02 * 0.7])
+    assert_allclose(answer.probability, [0.85 + 0.15 * 0.1, 0.15 * 0.2, 0.15 * 0.7])
     assert answer.start == 20
+
+
+def test_a_jump_of_the_unit_that_is_named_anyway_makes_it_surer():
+    surprise = quiet()
+    surprise[20, 2] = LIMIT[2] + 1
+    assert_allclose(jumped(surprise).probability, [0.02 * 0.1, 0.02 * 0.2, 0.98 + 0.02 * 0.7])
 
 
 def test_one_that_only_just_passes_its_limit_says_nothing():
@@ -144,11 +150,11 @@ def test_rows_before_the_first_and_after_the_last_are_not_there():
 
 
 def test_share_of_a_jump_weighs_the_prior():
-    """0.98 of jumps begin in the root, the rest in any of the others."""
+    """0.85 of jumps begin in the root where the rows around name another, the rest in any of the others."""
     surprise = quiet()
     surprise[20, 0] = LIMIT[0] + 1
     prior = np.array([0.1, 0.3, 0.6])
-    here, elsewhere = 0.98 * 0.1, 0.02 * 0.9 / 2
+    here, elsewhere = 0.85 * 0.1, 0.15 * 0.9 / 2
     share = here / (here + elsewhere)
     expected = (1 - share) * np.array([0.1, 0.2, 0.7]) + [share, 0, 0]
     assert_allclose(jumped(surprise, prior=prior).probability, expected)

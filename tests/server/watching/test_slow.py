@@ -93,6 +93,24 @@ def test_rows_in_pieces_have_the_levels_of_the_whole(watch, sizes):
         assert_allclose(one, other, atol=1e-9)
 
 
+def test_what_is_followed_of_a_level_moves_without_a_jump(watch):
+    """Rows before are told beside the level that is known now, as those after are."""
+    x, moved = states(160, 2), np.array([3.0, -2.0, 0.0, 1.0, 0.0, 4.0])
+    rows = (np.zeros((160, 3)), np.ones((160, 3), dtype=bool))
+    *_, state = watch.rows(x - moved, *rows, None)
+    *_, before = watch.rows(x, *rows, None)
+    assert_allclose(watch.beside(before, moved, np.ones(3)).states, state.states, atol=1e-9)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_whose_readings_have_the_other_sign_is_named(detector, unit):
+    X = record(800, 12)
+    X.loc[X.index[400] :, [c for c in X if c.startswith(unit)]] *= -1
+    found = detector.incidents(X).loc[lambda table: table["detected"] >= X.index[395]].iloc[0]
+    assert found["root"] == unit
+
+
 def test_what_stood_for_a_day_is_no_news(watch):
     rare = np.zeros((40, N_KINDS, 3))
     rare[10:, SHIFT, 1] = 9.0

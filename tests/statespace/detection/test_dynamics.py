@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.detection.dynamics import gain_changes, own_change_ratios
+from skfedcausal.statespace.detection.dynamics import gain_changes, own_change_ratios, reversal_ratios
 from skfedcausal.statespace.detection.shift import InnovationModel
 
 BLOCKS = (slice(0, 1), slice(1, 3), slice(3, 5))
@@ -50,6 +50,24 @@ def regression(model, z, changes):
     u, inverse = innovations(model, z, model.A)[0], np.linalg.inv(model.weight)
     J = np.array([slopes(model, z, D) for D in changes])
     return np.einsum("kti,ij,tj->k", J, inverse, u), np.einsum("kti,ij,mtj->km", J, inverse, J)
+
+
+def test_a_block_of_the_other_sign_is_the_plant_with_its_links_turned():
+    """The log likelihood ratio of a known mean of the innovations, from each row on."""
+    model, n_rows = plant(), 40
+    z = record(model, n_rows, np.random.default_rng(1))
+    u, filtered = innovations(model, z, model.A)
+    ratios = reversal_ratios(model, u, filtered, BLOCKS, np.ones((n_rows, 3), dtype=bool))
+    for m, b in enumerate(BLOCKS):
+        S = np.eye(5)
+        S[b, b] *= -1
+        score, information = regression(model, z, [S @ model.A @ S - model.A])
+        assert_allclose(ratios[0, m], score[0] - information[0, 0] / 2, rtol=1e-6)
+    z[20:, BLOCKS[1]] *= -1
+    ratios = reversal_ratios(model, *innovations(model, z, model.A), BLOCKS, np.ones((n_rows, 3), dtype=bool))
+    assert ratios.max(axis=0).argmax() == 1
+    unseen = reversal_ratios(model, u, filtered, BLOCKS, np.zeros((n_rows, 3), dtype=bool))
+    assert_allclose(unseen, 0.0)
 
 
 def test_scores_are_those_of_a_filter_that_knows_the_change():
