@@ -23,6 +23,7 @@ class Tuning:
 
     mqtt_patience: float = 0.2  # seconds that a row waits for the units that are missing from it
     mqtt_keep_alive: int = 30  # seconds
+    mqtt_unsafe: int = 10  # messages without a word to the broker, which sends no more than 20 such as a rule
     mqtt_look: float = 0.05  # seconds between two looks whether rows have waited long enough
 
     opcua_patience: float = 0.5  # seconds that a row waits for values of its time
