@@ -1,5 +1,6 @@
 """A CSV file that grows: its new rows as they are written."""
 
+import codecs
 import csv
 import os
 import time
@@ -16,6 +17,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from ..estimators._stream_batches import say_and_go_on
+from ..historian.times import TIME_NAMES, WORDS
 from .cells import Stamps, number_of
 from .clock import on_clock
 from .tuning import TUNING
@@ -52,7 +54,8 @@ def follow_csv(
     batch_size : int, default=None
         Most rows of a batch; None for all that are there, up to 4 MB.
     index_col : int, str or None, default=0
-        Column of the times; None where rows have none.
+        Column of the times; None where rows have none. Instead of the first column the one that is called a time, or a
+        date and a time of day, where there are such.
     words : sequence of str, default=()
         Columns that may hold words, such as modes; of others words are missing values.
     tz : str, default=None
@@ -184,8 +187,9 @@ class Tail:
         parts, before = list[tuple[Head, list[str], list[int]]](), self.head
         for line, end in self._lines():
             if self.head is None:
-                if not line.lower().startswith("sep="):  # as Excel writes it
-                    self.head = Head.of(line)
+                if not line.lower().startswith(("sep=", "#")):  # as Excel writes it, and remarks
+                    head = Head.of(line)
+                    self.head = head if len(head.names) > 1 else None  # a title is none
                 continue
             if self.head.is_meant_by(line):
                 self.head, self._former = Head.of(line), self.head
@@ -303,16 +307,16 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
         say_and_go_on(
             f"{len(lines) - len(rows)} lines of {path} do not have the {width} columns of its first line: left out"
         )
-    index = at = None
-    if index_col is not None:
-        at = head.names.index(index_col) if isinstance(index_col, str) else range(width)[index_col]
-        index = stamps.read([row[at] for row in rows])
+    index, at = None, _times_at(tuple(head.names), index_col)
+    if at:
+        index = stamps.read([" ".join([row[k] for k in at]) for row in rows])
         if index.hasnans:
             say_and_go_on(f"{int(index.isna().sum())} lines of {path} begin with no time: left out")
             rows = [row for row, missing in zip(rows, index.isna(), strict=True) if not missing]
             index = index[index.notna()]
-        index.name = head.names[at]
-        rows = [row[:at] + row[at + 1 :] for row in rows]
+        index.name = head.names[at[0]]
+        others = [k for k in range(width) if k not in at]
+        rows = [[row[k] for k in others] for row in rows]
     names = _names(tuple(head.names), at)
     if not words and (values := _only_numbers(rows)) is not None:
         return pd.DataFrame(values, index=index, columns=names, copy=False)
@@ -328,9 +332,26 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
 
 
 @lru_cache(maxsize=8)
+def _times_at(names, index_col):
+    """Places of the columns that are the time of a row together: one, or a date and a time of day."""
+    if index_col is None:
+        return ()
+    if isinstance(index_col, str):
+        return (names.index(index_col),)
+    asked, plain = range(len(names))[index_col], [name.lower() for name in names]
+    date, clock, time = (
+        next((k for k, name in enumerate(plain) if name in words), None)
+        for words in (WORDS["dates"]["date"], WORDS["dates"]["time"], TIME_NAMES)
+    )
+    if asked in (date, clock) and None not in (date, clock) and date != clock:
+        return date, clock
+    return (asked if time is None or index_col or plain[asked] in TIME_NAMES else time,)
+
+
+@lru_cache(maxsize=8)
 def _names(names, at):
-    """Names of columns but for that of the times, made once."""
-    return pd.Index([name for k, name in enumerate(names) if k != at])
+    """Names of columns but for those of the times, made once."""
+    return pd.Index([name for k, name in enumerate(names) if k not in at])
 
 
 def _only_numbers(rows):
@@ -368,7 +389,10 @@ def _cells(line, separator):
 
 
 def _decoded(text):
-    """Text in UTF-8, or as Windows of western Europe writes it."""
+    """Text in UTF-8, or as Windows of western Europe writes it, which has a zero beside each letter in UTF-16."""
+    if 3 * text.count(b"\0") > len(text):
+        text = text.replace(b"\0", b"")
+        text = text.removeprefix(codecs.BOM_UTF16_LE).removeprefix(codecs.BOM_UTF16_BE)
     try:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError:
