@@ -135,11 +135,11 @@ class Head(NamedTuple):
 
     def is_meant_by(self, line):
         """Whether a line is one of names too: it begins as this one does, and no number follows."""
-        if line.partition(self.separator)[0].strip(' "') != self.names[0]:
-            return False
+        if line == self.text or line.partition(self.separator)[0].strip(' "') != self.names[0]:
+            return line == self.text
         names = [name.strip() for name in _cells(line, self.separator)]
         words = all(name.isprintable() and np.isnan(number_of(name, self.separator != ",")) for name in names)
-        return words and len(names) > 1 and bool(names[1]) and len(set(names)) == len(names)
+        return words and len(names) > 1 and all(names) and len(set(names)) == len(names)
 
     def does_not_fit(self, line):
         """Whether a line has another number of cells."""
@@ -160,7 +160,7 @@ class Tail:
         self._number = 0  # of the file, whatever its name is
         self._skips = False  # a line that is too long
         self.head: Any = None
-        self._former: Head | None = None
+        self._formers: list[Head] = []  # that a row may still fit better
         if place is not None:
             self._go_to(place)
 
@@ -192,10 +192,15 @@ class Tail:
                     self.head = head if len(head.names) > 1 else None  # a title is none
                 continue
             if self.head.is_meant_by(line):
-                self.head, self._former = Head.of(line), self.head
+                if line != self.head.text:
+                    self._formers = [*self._formers, self.head][-TUNING.csv_file_heads :]
+                    self.head = Head.of(line)
                 continue
-            if self._former is not None and self.head.does_not_fit(line) and not self._former.does_not_fit(line):
-                self.head, self._former = self._former, None  # that was no line of names
+            if self._formers and self.head.does_not_fit(line):  # that was no line of names, if one before fits
+                fitting = [k for k, head in enumerate(self._formers) if not head.does_not_fit(line)]
+                if fitting:
+                    self.head = self._formers[fitting[-1]]
+                    del self._formers[fitting[-1] :]
             if parts and parts[-1][0] is self.head:
                 parts[-1][1].append(line)
                 parts[-1][2].append(end)
@@ -268,7 +273,7 @@ class Tail:
         return self._file.read(len(self._mark)) == self._mark
 
     def _begin(self):
-        self._at, self._mark, self._skips, self.head, self._former = 0, b"", False, None, None
+        self._at, self._mark, self._skips, self.head, self._formers = 0, b"", False, None, []
 
     def _open(self, path):
         self.close()

@@ -17,6 +17,7 @@ class Tuning:
     clock_jumps: int = 64  # of the source's clock that are remembered
 
     csv_file_at_once: int = 1 << 22  # bytes that are read in one look
+    csv_file_heads: int = 8  # lines of names before the last one that a row may still fit better
     csv_file_mark: int = 64  # bytes before a place in a file by which it is known again
 
     database_at_once: int = 500  # rows of a look
