@@ -29,7 +29,7 @@ class Tuning:
 
     opcua_patience: float = 0.5  # seconds that a row waits for values of its time
     opcua_look: float = 0.05  # seconds between two looks at what came
-    opcua_queued: int = 1000  # values of a node that the server keeps between two messages
+    opcua_queued: int = 10_000  # values of a node that the server keeps between two messages
 
     sources_batch: int = 100  # rows of a file that are judged at once: an alarm does not wait for more
 
