@@ -245,8 +245,9 @@ def watching(pipe, other_end, folder, source, detector, plant):
     while True:
         asked = pipe.recv()
         if asked == "read":
-            for place, frame in takewhile(lambda came: came[1] is not None, rows):
-                watch.take(frame, place)
+            for place, frame in takewhile(lambda came: came[0] is not None, rows):
+                if frame is not None:
+                    watch.take(frame, place)
                 safe(place)
                 watch.tick()
         elif asked in ("full", "free"):

@@ -109,7 +109,9 @@ def number_of(cell, comma=False):
         if isinstance(cell, str):
             if len(cell) > _LONGEST or "_" in cell:
                 return math.nan
-            cell = cell.replace(",", ".") if comma else cell
+            if comma and "," in cell:  # points between thousands, or the other way round
+                thousands = "." if cell.rfind(",") > cell.rfind(".") else ","
+                cell = cell.replace(thousands, "").replace(",", ".")
         value = float(cell)
     except (ValueError, TypeError, OverflowError):
         return math.nan

@@ -1,5 +1,6 @@
 """A CSV file that grows: its new rows as they are written."""
 
+import codecs
 import csv
 import os
 import time
@@ -16,6 +17,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from ..estimators._stream_batches import say_and_go_on
+from ..historian.times import TIME_NAMES, WORDS
 from .cells import Stamps, number_of
 from .clock import on_clock
 from .tuning import TUNING
@@ -52,7 +54,8 @@ def follow_csv(
     batch_size : int, default=None
         Most rows of a batch; None for all that are there, up to 4 MB.
     index_col : int, str or None, default=0
-        Column of the times; None where rows have none.
+        Column of the times; None where rows have none. Instead of the first column the one that is called a time, or a
+        date and a time of day, where there are such.
     words : sequence of str, default=()
         Columns that may hold words, such as modes; of others words are missing values.
     tz : str, default=None
@@ -132,11 +135,11 @@ class Head(NamedTuple):
 
     def is_meant_by(self, line):
         """Whether a line is one of names too: it begins as this one does, and no number follows."""
-        if line.partition(self.separator)[0].strip(' "') != self.names[0]:
-            return False
+        if line == self.text or line.partition(self.separator)[0].strip(' "') != self.names[0]:
+            return line == self.text
         names = [name.strip() for name in _cells(line, self.separator)]
         words = all(name.isprintable() and np.isnan(number_of(name, self.separator != ",")) for name in names)
-        return words and len(names) > 1 and bool(names[1]) and len(set(names)) == len(names)
+        return words and len(names) > 1 and all(names) and len(set(names)) == len(names)
 
     def does_not_fit(self, line):
         """Whether a line has another number of cells."""
@@ -157,7 +160,7 @@ class Tail:
         self._number = 0  # of the file, whatever its name is
         self._skips = False  # a line that is too long
         self.head: Any = None
-        self._former: Head | None = None
+        self._formers: list[Head] = []  # that a row may still fit better
         if place is not None:
             self._go_to(place)
 
@@ -184,14 +187,20 @@ class Tail:
         parts, before = list[tuple[Head, list[str], list[int]]](), self.head
         for line, end in self._lines():
             if self.head is None:
-                if not line.lower().startswith("sep="):  # as Excel writes it
-                    self.head = Head.of(line)
+                if not line.lower().startswith(("sep=", "#")):  # as Excel writes it, and remarks
+                    head = Head.of(line)
+                    self.head = head if len(head.names) > 1 else None  # a title is none
                 continue
             if self.head.is_meant_by(line):
-                self.head, self._former = Head.of(line), self.head
+                if line != self.head.text:
+                    self._formers = [*self._formers, self.head][-TUNING.csv_file_heads :]
+                    self.head = Head.of(line)
                 continue
-            if self._former is not None and self.head.does_not_fit(line) and not self._former.does_not_fit(line):
-                self.head, self._former = self._former, None  # that was no line of names
+            if self._formers and self.head.does_not_fit(line):  # that was no line of names, if one before fits
+                fitting = [k for k, head in enumerate(self._formers) if not head.does_not_fit(line)]
+                if fitting:
+                    self.head = self._formers[fitting[-1]]
+                    del self._formers[fitting[-1] :]
             if parts and parts[-1][0] is self.head:
                 parts[-1][1].append(line)
                 parts[-1][2].append(end)
@@ -264,7 +273,7 @@ class Tail:
         return self._file.read(len(self._mark)) == self._mark
 
     def _begin(self):
-        self._at, self._mark, self._skips, self.head, self._former = 0, b"", False, None, None
+        self._at, self._mark, self._skips, self.head, self._formers = 0, b"", False, None, []
 
     def _open(self, path):
         self.close()
@@ -303,16 +312,16 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
         say_and_go_on(
             f"{len(lines) - len(rows)} lines of {path} do not have the {width} columns of its first line: left out"
         )
-    index = at = None
-    if index_col is not None:
-        at = head.names.index(index_col) if isinstance(index_col, str) else range(width)[index_col]
-        index = stamps.read([row[at] for row in rows])
+    index, at = None, _times_at(tuple(head.names), index_col)
+    if at:
+        index = stamps.read([" ".join([row[k] for k in at]) for row in rows])
         if index.hasnans:
             say_and_go_on(f"{int(index.isna().sum())} lines of {path} begin with no time: left out")
             rows = [row for row, missing in zip(rows, index.isna(), strict=True) if not missing]
             index = index[index.notna()]
-        index.name = head.names[at]
-        rows = [row[:at] + row[at + 1 :] for row in rows]
+        index.name = head.names[at[0]]
+        others = [k for k in range(width) if k not in at]
+        rows = [[row[k] for k in others] for row in rows]
     names = _names(tuple(head.names), at)
     if not words and (values := _only_numbers(rows)) is not None:
         return pd.DataFrame(values, index=index, columns=names, copy=False)
@@ -328,9 +337,26 @@ def table_of(head, lines, path, stamps, index_col=0, words=()):
 
 
 @lru_cache(maxsize=8)
+def _times_at(names, index_col):
+    """Places of the columns that are the time of a row together: one, or a date and a time of day."""
+    if index_col is None:
+        return ()
+    if isinstance(index_col, str):
+        return (names.index(index_col),)
+    asked, plain = range(len(names))[index_col], [name.lower() for name in names]
+    date, clock, time = (
+        next((k for k, name in enumerate(plain) if name in words), None)
+        for words in (WORDS["dates"]["date"], WORDS["dates"]["time"], TIME_NAMES)
+    )
+    if asked in (date, clock) and None not in (date, clock) and date != clock:
+        return date, clock
+    return (asked if time is None or index_col or plain[asked] in TIME_NAMES else time,)
+
+
+@lru_cache(maxsize=8)
 def _names(names, at):
-    """Names of columns but for that of the times, made once."""
-    return pd.Index([name for k, name in enumerate(names) if k != at])
+    """Names of columns but for those of the times, made once."""
+    return pd.Index([name for k, name in enumerate(names) if k not in at])
 
 
 def _only_numbers(rows):
@@ -368,7 +394,10 @@ def _cells(line, separator):
 
 
 def _decoded(text):
-    """Text in UTF-8, or as Windows of western Europe writes it."""
+    """Text in UTF-8, or as Windows of western Europe writes it, which has a zero beside each letter in UTF-16."""
+    if 3 * text.count(b"\0") > len(text):
+        text = text.replace(b"\0", b"")
+        text = text.removeprefix(codecs.BOM_UTF16_LE).removeprefix(codecs.BOM_UTF16_BE)
     try:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError:

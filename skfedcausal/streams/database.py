@@ -146,10 +146,10 @@ def table_rows(table, stamps, *, wait=None, poll=_POLL, words=(), place=None):
                 say_and_go_on(f"{table.where} does not answer ({first_line(error)})")
                 rows = []
             if rows:
-                last, at = time.monotonic(), names.index(table.order)
-                place = {"after": rows[-1][at]}
+                place = {"after": rows[-1][names.index(table.order)]}
                 frame = _frame(names, rows, table, stamps, words)
                 yield place, frame if len(frame) else None
+                last = time.monotonic()
                 continue
             yield None, None
             if wait is not None and time.monotonic() - last >= wait:

@@ -110,7 +110,8 @@ def mqtt_client(name="", *, user=None, password=None, tls=None, version=4):
 
 
 def mqtt_rows(client, host, port, topic, rows, wait=None, lasting=False):
-    """Rows as they are complete, each with the messages it is of, to acknowledge; None where nothing is new.
+    """Rows as they are complete, each with messages to acknowledge after them, as those that were no rows are; None
+    where nothing is new.
 
     In a `lasting` session the broker keeps what was not acknowledged for the next connection.
     """
@@ -176,9 +177,12 @@ def _batches(client, came, rows, wait):
                 rows.add(message.topic, message.payload)
         except queue.Empty:
             yield None, None
-        if (came.empty() or len(unsafe) >= _MOST_ROWS) and (batch := rows.ready()) is not None:
-            done, unsafe = ([], unsafe) if rows.waiting else (unsafe, [])
-            yield done, batch
+        if came.empty() or len(unsafe) >= _MOST_ROWS:
+            batch, keeps = rows.ready(), rows.waiting and len(unsafe) < TUNING.mqtt_unsafe
+            done, unsafe = ([], unsafe) if keeps else (unsafe, [])
+            if done or batch is not None:
+                yield done, batch
+                last = time.monotonic()  # what came meanwhile may still wait at the broker for a word
         if wait is not None and time.monotonic() - last >= wait:
             if (rest := rows.ready(everything=True)) is not None:
                 yield unsafe, rest
@@ -187,7 +191,7 @@ def _batches(client, came, rows, wait):
 
 def acknowledge(client, messages):
     """Tell the broker that it need not keep messages any more."""
-    for message in messages:
+    for message in messages or ():
         if message.qos:
             client.ack(message.mid, message.qos)
 

@@ -88,7 +88,9 @@ def opcua_rows(subscription, stamps, *, wait=None, patience=TUNING.opcua_patienc
                     parts.add(at, {name}, {name: value})
             last = time.monotonic() if came else last
             over = wait is not None and time.monotonic() - last >= wait
-            yield None, parts.ready(everything=over)
+            frame = parts.ready(everything=over)
+            yield None, frame
+            last = last if frame is None else time.monotonic()
             if over:
                 return
     finally:
@@ -103,7 +105,7 @@ class Subscription:
         self.nodes, self._url, self._period = dict(nodes), url, period
         self._user, self._password = user, password
         self._came: queue.SimpleQueue = queue.SimpleQueue()
-        self._stopped = threading.Event()
+        self._stopped, self._ended, self._has_begun = threading.Event(), threading.Event(), False
         self._begun: queue.SimpleQueue = queue.SimpleQueue()
 
     def start(self):
@@ -138,20 +140,23 @@ class Subscription:
         when = told.SourceTimestamp or told.ServerTimestamp
         self._came.put((self._names[node.nodeid], when, number_of(value) if good else float("nan")))
 
+    def status_change_notification(self, status):
+        """The server has ended the subscription, for example because it heard nothing for long: it is made anew."""
+        self._ended.set()
+
     async def _run(self):
-        begun = False
         while not self._stopped.is_set():
             try:
-                await self._connected(first=not begun)
-                begun = True
+                await self._connected()
             except Exception as error:  # whatever a server or its library does, it is called again
-                if not begun:
+                if not self._has_begun:
                     self._begun.put(f"{type(error).__name__}: {error}".rstrip(": "))
                     return
                 self._came.put(f"The OPC UA server {self._url} was lost ({type(error).__name__}) and is called again")
                 await asyncio.sleep(_AGAIN)
 
-    async def _connected(self, first):
+    async def _connected(self):
+        self._ended.clear()
         client = self._ua.Client(self._url)
         if self._user is not None:
             client.set_user(self._user)
@@ -165,8 +170,11 @@ class Subscription:
             await subscription.subscribe_data_change(
                 list(nodes.values()), queuesize=TUNING.opcua_queued, sampling_interval=0.0
             )
-            if first:
+            if not self._has_begun:
+                self._has_begun = True
                 self._begun.put(None)
             while not self._stopped.is_set():
                 await asyncio.sleep(TUNING.opcua_look)
+                if self._ended.is_set():
+                    raise ConnectionError("The server has ended the subscription.")
                 await client.check_connection()

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from skfedcausal.streams import StreamWarning, follow_csv
-from skfedcausal.streams.cells import Stamps
+from skfedcausal.streams.cells import Stamps, number_of
 from skfedcausal.streams.csv_file import csv_rows
 
 HEAD = "time,a__x,b__x\n"
@@ -124,3 +124,36 @@ def test_every_batch_of_a_long_look_has_the_place_after_it(tmp_path):
             rest = [more for _, more in csv_rows(path, Stamps(), wait=0.0, place=place) if more is not None]
             assert [value for more in rest for value in more.iloc[:, 0]] == list(range(seen, 30))
     assert seen == 30
+
+
+MINUTES = pd.date_range("2026-01-01", periods=20, freq="min")
+
+
+def written(separator, decimal=".", time="%Y-%m-%d %H:%M:%S"):
+    rows = ([at.strftime(time), f"{k}{decimal}5", f"{-k}{decimal}25"] for k, at in enumerate(MINUTES))
+    return "".join(separator.join(row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ("time\ta__x\tb__y\n" + written("\t", ",")).encode("utf-16"),
+        ("\ufefftime\ta__x\tb__y\n" + written("\t", ",")).encode("utf-16-be"),
+        ("Date;Time;a__x;b__y\n" + written(";", ",", "%d.%m.%Y;%H:%M:%S")).encode(),
+        ("# plant; north\nAn export\ntime;a__x;b__y\n" + written(";", ",")).encode(),
+        ("a__x,timestamp,b__y\n" + "".join(f"{k}.5,{at},{-k}.25\n" for k, at in enumerate(MINUTES))).encode(),
+    ],
+    ids=["UTF-16", "UTF-16, big end first", "date and time of day", "remarks", "time not first"],
+)
+def test_files_as_programs_write_them(tmp_path, text):
+    path = tmp_path / "live.csv"
+    path.write_bytes(text)
+    given = pd.concat(list(follow_csv(path, wait=0.0, batch_size=7)))
+    assert given.index.tolist() == MINUTES.tolist()
+    assert given["a__x"].tolist() == [k + 0.5 for k in range(20)]
+    assert given["b__y"].tolist() == [float(f"{-k}.25") for k in range(20)]
+
+
+@pytest.mark.parametrize("cell", ["1.234.567,5", "1,234,567.5", "1234567,5"])
+def test_marks_between_thousands(cell):
+    assert number_of(cell, comma=True) == 1234567.5

@@ -5,12 +5,13 @@ import json
 import socket
 import threading
 import time
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from skfedcausal.streams import Clock, StreamWarning, follow_mqtt
-from skfedcausal.streams.mqtt import Rows
+from skfedcausal.streams.mqtt import Rows, acknowledge, mqtt_rows
 
 TIME = "2026-01-01T00:00:00"
 
@@ -52,18 +53,77 @@ def test_a_clock_that_is_set_back_loses_no_row_where_all_come_at_once():
     assert given["a__x"].tolist() == list(range(len(minutes)))
 
 
+class Sender:
+    """A client of a broker that sends no more than 20 messages to which nothing was said, as most do."""
+
+    protocol, answer = 4, "Granted QoS 1"
+
+    def __init__(self, messages=()):
+        self._left, self._open = list(messages), 0
+
+    def connect(self, *_, **__):
+        packets = pytest.importorskip("paho.mqtt.packettypes")
+        reasons = pytest.importorskip("paho.mqtt.reasoncodes")
+        reason = reasons.ReasonCode(packets.PacketTypes.SUBACK, self.answer)
+        self.on_subscribe(self, None, 1, [reason], None)
+        self.ack(None, None)
+
+    def ack(self, _mid, _qos):
+        self._open = max(self._open - 1, 0)
+        while self._open < 20 and self._left:
+            topic, payload = self._left.pop(0)
+            self._open += 1
+            self.on_message(self, None, SimpleNamespace(topic=topic, payload=payload, qos=1, mid=1))
+
+    def nothing(self):
+        pass
+
+    loop_start = loop_stop = disconnect = nothing
+
+
 def test_a_topic_that_the_broker_refuses_is_named():
-    paho = pytest.importorskip("paho.mqtt.client")
-    from paho.mqtt.packettypes import PacketTypes
-    from paho.mqtt.reasoncodes import ReasonCode
-
-    class Refusing(paho.Client):
-        def connect(self, *_, **__):
-            self.on_subscribe(self, None, 1, [ReasonCode(PacketTypes.SUBACK, "Not authorized")], None)
-
-    client = Refusing(paho.CallbackAPIVersion.VERSION2)
+    client = Sender()
+    client.answer = "Not authorized"
     with pytest.raises(ConnectionError, match="refused the topic 'plant/rows': Not authorized"):
         next(follow_mqtt("127.0.0.1", "plant/rows", client=client, wait=1.0))
+
+
+UNITS = [f"u{k}" for k in range(50)]
+DAY = [f"2026-01-01T00:{k:02d}" for k in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("units", "messages"),
+    [
+        (None, [("plant/u0", text) for at in DAY for text in (*["junk"] * 50, json.dumps({"time": at, "x": 1.0}))]),
+        (UNITS, [(f"plant/{unit}", json.dumps({"time": at, "x": 1.0})) for at in DAY for unit in UNITS]),
+    ],
+    ids=["no rows", "many units"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_broker_that_waits_for_a_word_gets_it(units, messages):
+    """Messages that are no rows, and parts of a row that is not whole, are more than the broker sends at once."""
+    client, given = Sender(messages), []
+    for safe, frame in mqtt_rows(client, "127.0.0.1", 1883, "plant/+", Rows(units, 60.0), wait=0.3, lasting=True):
+        given += [] if frame is None else [frame]
+        acknowledge(client, safe)
+    given = pd.concat(given)
+    assert len(given) == len(DAY)
+    assert given.shape[1] == len(units or [1])
+    assert given.notna().to_numpy().all()
+
+
+def test_one_who_takes_long_with_a_batch_gets_what_came_meanwhile():
+    messages = [
+        ("plant/u0", json.dumps({"time": f"2026-01-01T{k // 60:02d}:{k % 60:02d}", "x": 1.0})) for k in range(70)
+    ]
+    client, n_rows = Sender(messages), 0
+    for safe, frame in mqtt_rows(client, "127.0.0.1", 1883, "plant/+", Rows(None, 60.0), wait=0.2, lasting=True):
+        if frame is not None:
+            time.sleep(0.3)
+            n_rows += len(frame)
+        acknowledge(client, safe)
+    assert n_rows == len(messages)
 
 
 def test_columns_that_may_hold_words_keep_them_and_their_names():

@@ -15,6 +15,7 @@ import pytest
 from skfedcausal.streams import StreamWarning, follow_mqtt, follow_opcua, follow_table
 from skfedcausal.streams.cells import Stamps
 from skfedcausal.streams.mqtt import Rows
+from skfedcausal.streams.opcua import Subscription, opcua_rows
 from skfedcausal.streams.sources import SourceOptions, check_address, open_source
 
 from .broker import PASSWORD, USER, Broker, as_messages, certificate, publish
@@ -237,6 +238,10 @@ class OpcServer:
         assert self._ready.wait(20)
         return self
 
+    def end(self):
+        self.done.set()
+        self._thread.join(10)
+
     async def _run(self):
         from asyncua import Server, ua
 
@@ -276,6 +281,42 @@ def test_an_opc_ua_server(plant):
     threading.Timer(1.5, server.play.set).start()
     follow((plant[0], live), follow_opcua(server.url, server.nodes, wait=4.0))
     server.done.set()
+
+
+@pytest.mark.filterwarnings("ignore::skfedcausal.streams.StreamWarning")
+def test_an_opc_ua_server_that_is_started_again_is_called_again(plant):
+    pytest.importorskip("asyncua")
+    from .broker import free_port
+
+    live, port = plant[1].tz_localize("UTC"), free_port()
+    servers, given = [OpcServer(live[:100], port).start()], set()
+    threading.Timer(1.5, servers[0].play.set).start()
+    for frame in follow_opcua(servers[0].url, servers[0].nodes, wait=8.0):
+        given |= {*frame.index}
+        if live.index[99] in given and len(servers) == 1:
+            servers[0].end()
+            servers.append(OpcServer(live[100:200], port).start())
+            threading.Timer(3.0, servers[1].play.set).start()
+    servers[-1].end()
+    assert given == {*live.index[:200]}
+
+
+@pytest.mark.filterwarnings("ignore::skfedcausal.streams.StreamWarning")
+def test_a_subscription_that_the_server_ends_is_made_anew(plant):
+    pytest.importorskip("asyncua")
+    from .broker import free_port
+
+    live = plant[1][:60].tz_localize("UTC")
+    server, given = OpcServer(live, free_port()).start(), set()
+    subscription, is_ended = Subscription(server.url, server.nodes), False
+    for _, frame in opcua_rows(subscription, Stamps("UTC"), wait=6.0):
+        given |= set() if frame is None else {*frame.index}
+        if given and not is_ended:
+            subscription.status_change_notification(None)
+            is_ended = True
+            threading.Timer(3.0, server.play.set).start()
+    server.end()
+    assert given == {*live.index}
 
 
 def test_an_opc_ua_server_that_is_not_there_is_named():

@@ -137,7 +137,7 @@ class Watch:
         for place, frame in source.rows:
             if frame is not None:
                 self.take(frame, place)
-                source.safe(place)
+            source.safe(place)
             self.tick()
             if self.stopped.is_set() or (stop_at_alarm and self.incidents.n_incidents):
                 break
