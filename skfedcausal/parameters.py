@@ -18,6 +18,14 @@ class Checked(BaseEstimator):
 
     _parameter_constraints: dict[str, Any] = {}
     _groups: dict[str, type["ParameterGroup"]] = {}
+    _moved: dict[str, str] = {}  # what to call in place of methods of 0.1, for the error of one release
+
+    if not TYPE_CHECKING:  # which would take every name for one that is there
+
+        def __getattr__(self, name):
+            if name not in type(self)._moved:
+                return self.__getattribute__(name)  # which raises, a property in words of its own
+            raise AttributeError(f"{type(self).__name__}.{name} moved in 0.2: {type(self)._moved[name]}.")
 
     def _validate_params(self):
         who = type(self).__name__

@@ -148,12 +148,10 @@ class FederatedEstimator(
             """Say of what `fit` learns that it is not there before."""
             if hasattr(type(self), name):  # a property or method that has words of its own
                 return super().__getattribute__(name)
-            who = type(self).__name__
-            if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
+            who, now = type(self).__name__, moved(type(self), name) if name in MOVED else None
+            if now is None and name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
                 raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
-            raise AttributeError(
-                (name in MOVED and moved(type(self), name)) or f"{who!r} object has no attribute {name!r}"
-            )
+            raise AttributeError(now or f"{who!r} object has no attribute {name!r}")
 
     def _validate_params(self):
         super()._validate_params()

@@ -20,6 +20,8 @@ from .links.answers import benefit
 from .options import Knowledge, LikelihoodOptions
 from .rounds import rounds_of
 
+_QUESTIONS = ("bootstrap_links", "stable_links", "changed_links", "links_over_time", "benefit", "screen")
+
 
 @dataclass(repr=False, eq=False, kw_only=True)
 class LikelihoodServer(Grouped, PlantServer):
@@ -137,6 +139,11 @@ class LikelihoodServer(Grouped, PlantServer):
     max_time: float = 25.0
     n_jobs: int | None = None
 
+    _moved = {
+        **{name: f"skfedcausal.server.links.answers.{name}(server, messages)" for name in _QUESTIONS},
+        "without_grades": "server.likelihood_links_",
+        "take_laws": "server.laws_ = laws",
+    }
     _parameter_constraints = {
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "correction": [StrOptions({"auto", "family-wise", "fdr"})],
