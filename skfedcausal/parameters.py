@@ -1,13 +1,16 @@
 """Parameters that belong together are one object of a constructor, which searches and ``set_params`` reach into."""
 
 from inspect import signature
+from numbers import Integral
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.utils._param_validation import InvalidParameterError, validate_parameter_constraints
+from sklearn.utils._param_validation import Interval, InvalidParameterError, validate_parameter_constraints
 
 from .bases import BaseEstimator
+
+N_JOBS = [Interval(Integral, None, -1, closed="right"), Interval(Integral, 1, None, closed="left"), None]
 
 
 class Checked(BaseEstimator):

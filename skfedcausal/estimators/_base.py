@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
-from numbers import Integral
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -44,7 +43,7 @@ from ..federation.transport import InProcessTransport, Transport
 from ..given import Client, Columns, Dialogue, Fitted, Inputs, Lengths, Record, Seed
 from ..message.requests import SensorsAsStates
 from ..message.states import StateMessage
-from ..parameters import Grouped, place_of
+from ..parameters import N_JOBS, Grouped, place_of
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..versioned import Versioned
@@ -124,7 +123,7 @@ class FederatedEstimator(
         "server": [HasMethods("dialogue"), None],
         "privacy": [PrivacyMechanism, None],
         "communication": [Communication, None],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }

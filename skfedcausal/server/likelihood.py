@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..parameters import Grouped
+from ..parameters import N_JOBS, Grouped
 from ..statespace.matrices import few_threads, keep_freed_memory
 from .engines import PlantServer
 from .estimation.covariance import COVARIANCES
@@ -154,7 +154,7 @@ class LikelihoodServer(Grouped, PlantServer):
         "knowledge": [Knowledge, None],
         "options": [LikelihoodOptions, None],
         "max_time": [Interval(Real, 0, None, closed="neither")],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
     }
     _groups = {"knowledge": Knowledge, "options": LikelihoodOptions}
 
