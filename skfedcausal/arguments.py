@@ -105,7 +105,8 @@ def check_kind(value, name, kinds, words, where=""):
     >>> from skfedcausal.arguments import check_kind
     >>> check_kind({"boiler__PT1": "bar"}, "`measures`", (dict,), "a dict")
     """
-    if not isinstance(value, kinds) or isinstance(value, np.timedelta64):  # which is a whole number to Python
+    single = isinstance(value, np.ndarray) and value.ndim == 0  # which is no list
+    if not isinstance(value, kinds) or isinstance(value, np.timedelta64) or single:  # a duration is whole to Python
         raise TypeError(f"Got {name} of type {type(value).__name__}{where}; give {words}.")
 
 
@@ -174,7 +175,7 @@ def check_number(number, name, least=1):
     >>> from skfedcausal.arguments import check_number
     >>> check_number(3, "n_resamples")
     """
-    if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+    if isinstance(number, bool | np.timedelta64) or not isinstance(number, Integral) or number < least:
         raise ValueError(f"Got {name}={number!r}; give a whole number, at least {least}.")
 
 

@@ -1,13 +1,16 @@
 """Parameters that belong together are one object of a constructor, which searches and ``set_params`` reach into."""
 
 from inspect import signature
+from numbers import Integral
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.utils._param_validation import InvalidParameterError, validate_parameter_constraints
+from sklearn.utils._param_validation import Interval, InvalidParameterError, validate_parameter_constraints
 
 from .bases import BaseEstimator
+
+N_JOBS = [Interval(Integral, None, -1, closed="right"), Interval(Integral, 1, None, closed="left"), None]
 
 
 class Checked(BaseEstimator):
@@ -18,6 +21,14 @@ class Checked(BaseEstimator):
 
     _parameter_constraints: dict[str, Any] = {}
     _groups: dict[str, type["ParameterGroup"]] = {}
+    _moved: dict[str, str] = {}  # what to call in place of methods of 0.1, for the error of one release
+
+    if not TYPE_CHECKING:  # which would take every name for one that is there
+
+        def __getattr__(self, name):
+            if name not in type(self)._moved:
+                return self.__getattribute__(name)  # which raises, a property in words of its own
+            raise AttributeError(f"{type(self).__name__}.{name} moved in 0.2: {type(self)._moved[name]}.")
 
     def _validate_params(self):
         who = type(self).__name__

@@ -21,11 +21,17 @@ from skfedcausal import (
     FederatedRCADetector,
     GaussianMechanism,
     KalmanClient,
+    LikelihoodServer,
+    LinearAugmenter,
+    MomentServer,
+    PlantTable,
     RandomizedResponse,
     UnitScaler,
+    privacy,
     stack_clients,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.metrics import expected_calibration_error
 
 _ROWS = 160
 _SAYS = (
@@ -280,7 +286,39 @@ def container_of(rng):
     return doors[rng.integers(len(doors))]
 
 
+@lru_cache
+def _parts():
+    """A table, a fitted client and augmenter, and a transfer function."""
+    X, _ = record()
+    client = KalmanClient(n_states=1).fit(X["unit0"])
+    augmenter = LinearAugmenter().fit(X["unit0"], X["unit1"][:, :1])
+    return PlantTable.read(stack_clients(X)), client, augmenter, fitted(_WITH_INPUTS[0]).transfer_function()
+
+
+def part_of(rng):
+    """Parts, tables and the calculus of privacy, asked or set with something that is none."""
+    wrong, eye = values(rng), 0.5 * np.eye(2)
+    table, client, augmenter, transfer = _parts()
+    servers = [{"options": wrong}, {"alpha": wrong}, {"correction": wrong}, {"knowledge": wrong}, {"n_jobs": wrong}]
+    doors = [
+        *(lambda name=name: getattr(client, name)(wrong) for name in ("predict", "filter", "message", "measurements")),
+        lambda: augmenter.predict(wrong), lambda: LinearAugmenter(alpha=wrong).fit(eye, eye),
+        lambda: LinearAugmenter().fit(eye, wrong), lambda: transfer.response(wrong), lambda: transfer.distance(wrong),
+        lambda: transfer.zeros(wrong), lambda: table.with_roles(wrong), lambda: table.with_measures(wrong),
+        lambda: table.with_columns(wrong), lambda: table.split(wrong), lambda: PlantTable.read(table.frame, fix=wrong),
+        lambda: PlantTable.read(table.frame, units=wrong), lambda: PlantTable.read(table.frame, drop=wrong),
+        lambda: privacy.epsilon_from_mu(wrong, 1e-5), lambda: privacy.epsilon_of(1.0, wrong),
+        lambda: privacy.epsilon_of(1.0, 1e-5, wrong), lambda: privacy.event_sensitivity(eye, wrong),
+        lambda: privacy.client_sensitivity(eye, eye, wrong), lambda: privacy.window_sensitivity(eye, eye, 2, wrong),
+        lambda: expected_calibration_error([0.5], wrong), lambda: skfedcausal.load(wrong),
+        lambda: skfedcausal.save(client, wrong), lambda: MomentServer(n_steps=wrong).fit({}),
+        *(lambda own=own: FederatedRCADetector(server=LikelihoodServer(**own)).fit(record()[0]) for own in servers),
+    ]  # fmt: skip
+    return doors[rng.integers(len(doors))]
+
+
 KINDS = {
+    "part": part_of,
     "inputs": inputs_of,
     "accountant": accountant_of,
     "query": query_of,

@@ -179,8 +179,8 @@ class LinearAugmenter(Augmenter):
         """
         self._validate_params()
         # whoever knows the products of the measurements has checked them
-        self._is_flat = np.asarray(y).ndim == 1
         Y, cross_term, rows = _read_training(self, X, y, starts, is_checked=products is not None)
+        self._is_flat = np.asarray(y).ndim == 1
         if self.features is not None:
             Y, level, products = self.learn_features(Y if level is None else Y - level), None, None
         sums = _Sums.of(Y, cross_term, starts, level, products)
@@ -329,8 +329,8 @@ class RegressorAugmenter(Augmenter):
         """
         self._validate_params()
         estimator = Ridge() if self.estimator is None else clone(self.estimator)
-        self._is_flat = np.asarray(y).ndim == 1
         Y, cross_term, rows = _read_training(self, X, y, starts)
+        self._is_flat = np.asarray(y).ndim == 1
         target = cross_term[rows]
         single = target.shape[1] == 1
         if not single and not get_tags(estimator).target_tags.multi_output:

@@ -16,6 +16,7 @@ from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerM
 from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
 from ..given import Lengths
+from ..parameters import Checked
 from ..statespace.episodes import episodes
 from ..statespace.matrices import are_covariances
 from ..versioned import Versioned
@@ -45,7 +46,7 @@ class CheckedRecord(NamedTuple):
     off: np.ndarray | None  # (n_samples, n_features), what the unit's own model removes
 
 
-class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, BaseEstimator):
+class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, Checked):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
     _get_param_names = classmethod(quick_names)

@@ -413,12 +413,17 @@ class UnitClient(UnitFilter):
         wishes = {"inputs": inputs, "const": const, "local_model": local_model}
         return self.message_model.message(in_use(self, Y), starts, **wishes)
 
+    _moved = {
+        "residuals": "Y - client.predict(Y)",
+        "fit_arrays": "client.fit(UnitRows(Y, ...)) of skfedcausal.client.records",
+    }
+
     if not TYPE_CHECKING:  # which would take every name for one that is there
 
         def __getattr__(self, name):
             """What workers alone have a use for and was a method once."""
             if name not in _ONCE_METHODS:
-                return self.__getattribute__(name)  # which raises, a property in words of its own
+                return super().__getattr__(name)
             warn(
                 f"`{name}` of a UnitClient is for the worker of its unit, and will no longer be a method. "
                 "Leave it out.",

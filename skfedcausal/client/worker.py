@@ -11,6 +11,7 @@ from ..containers.rows import episode_starts
 from ..message.packet import PacketError
 from ..message.requests import CommonRows
 from ..message.schema import KINDS
+from ..seeding import copied
 from .answers import along
 from .black_box import BlackBoxClient, NonlinearClient
 from .extended_kalman import ExtendedKalmanClient
@@ -144,7 +145,10 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None,
     """
     who = f"unit {name!r}"
     if isinstance(template, KalmanClient):
-        client = clone(template)
+        try:
+            client = clone(template)
+        except TypeError:
+            client = copied(template)  # which says of what there cannot be two
         client.fit(UnitRows(Y, U, starts, who, columns, noise, index, least_shift))
         if client.C is None:
             warn_few_rows(len(Y), len(client.model.C), client.n_states_, who)

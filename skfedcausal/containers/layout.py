@@ -207,7 +207,7 @@ def input_mask(input_columns, columns):
         return [False] * len(columns)
     if callable(input_columns):
         return [bool(input_columns(position if name is None else name)) for position, name in enumerate(columns)]
-    if isinstance(input_columns, (str, Integral)):
+    if isinstance(input_columns, (str, Integral)) or getattr(input_columns, "shape", None) == ():
         raise ValueError(f"Got {input_columns=}; give a list of names or positions: [{input_columns!r}].")
     position_of = {name: position for position, name in enumerate(columns) if name is not None}
     position_of |= {position: position for position in range(len(columns))}

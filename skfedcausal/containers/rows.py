@@ -380,7 +380,7 @@ def position(row, index, default=None):
     """Position of a row that is given as a position or a time; `default` for None."""
     if row is None:
         return default
-    if isinstance(row, Integral) and not isinstance(row, bool):
+    if isinstance(row, Integral) and not isinstance(row, bool | np.timedelta64):
         return int(row)
     if isinstance(index, pd.DatetimeIndex) and not isinstance(row, float):
         if not index.is_monotonic_increasing:  # records below each other: the first row of that time

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
-from numbers import Integral
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -44,7 +43,7 @@ from ..federation.transport import InProcessTransport, Transport
 from ..given import Client, Columns, Dialogue, Fitted, Inputs, Lengths, Record, Seed
 from ..message.requests import SensorsAsStates
 from ..message.states import StateMessage
-from ..parameters import Grouped, place_of
+from ..parameters import N_JOBS, Grouped, place_of
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..versioned import Versioned
@@ -124,7 +123,7 @@ class FederatedEstimator(
         "server": [HasMethods("dialogue"), None],
         "privacy": [PrivacyMechanism, None],
         "communication": [Communication, None],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -148,12 +147,10 @@ class FederatedEstimator(
             """Say of what `fit` learns that it is not there before."""
             if hasattr(type(self), name):  # a property or method that has words of its own
                 return super().__getattribute__(name)
-            who = type(self).__name__
-            if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
+            who, now = type(self).__name__, moved(type(self), name) if name in MOVED else None
+            if now is None and name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
                 raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
-            raise AttributeError(
-                (name in MOVED and moved(type(self), name)) or f"{who!r} object has no attribute {name!r}"
-            )
+            raise AttributeError(now or f"{who!r} object has no attribute {name!r}")
 
     def _validate_params(self):
         super()._validate_params()

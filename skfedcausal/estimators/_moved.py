@@ -19,6 +19,7 @@ MOVED = {
     name: (owner, f"skfedcausal.{room}.{name}(est, ...)") for (owner, room), names in _ROOMS.items() for name in names
 }
 MOVED["fit_predict"] = "WatchingDetector", "fit(X).predict(X)"
+MOVED["reader_"] = "WatchingDetector", "asked_"
 
 
 def moved(cls, name):

@@ -1,6 +1,6 @@
 """What a check found, put right: fill values, frozen tags, tags that are there twice."""
 
-from collections.abc import Collection
+from collections.abc import Sequence, Set
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ NAMES = ("fill values", "stuck", "duplicates", "grid", "episodes")
 
 def read_fixes(fix):
     """Names of fixes from what the user gave."""
-    check_kind(() if fix is None else fix, "`fix`", (str, Collection), f"'all' or some of {listed(NAMES)}")
+    check_kind(() if fix is None else fix, "`fix`", (str, Sequence, Set), f"'all' or some of {listed(NAMES)}")
     given = [part.strip() for part in fix.split(",")] if isinstance(fix, str) else list(fix or ())
     if given == ["all"]:
         return NAMES

@@ -1,11 +1,13 @@
 """One export as a list of tag series: wide and long tables, words for numbers, quality codes."""
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ..arguments import check_kind
 from ..callers import warn
 from ..containers.clock import read_clock, ticks
 from ..containers.layout import listed
@@ -37,6 +39,7 @@ class ExportTable(NamedTuple):
 
 def bad_marks(values):
     """Marks of bad values as they are compared: numbers as such, texts in lower case."""
+    check_kind(values, "`bad_values`", (str, Collection), "a list of marks")
     texts = [str(value).strip() for value in ([values] if isinstance(values, str) else values)]
     return frozenset(text.lower() if np.isnan(number := _number(text)) else number for text in texts)
 

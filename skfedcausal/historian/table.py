@@ -1,7 +1,7 @@
 """A plant's record as one table: units, tags, clock, grid, zone, episodes and what is wrong with it."""
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -169,7 +169,7 @@ class PlantTable:
         fixes = read_fixes(fix)
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
-        check_kind(drop, "`drop`", (str, Collection), "a list of columns")
+        check_kind(drop, "`drop`", (str, Sequence, Set, pd.Index), "a list of columns")
         drop = tuple([drop] if isinstance(drop, str) else drop)
         columns = None if columns is None else tuple([columns] if isinstance(columns, str) else columns)
         dialect = Dialect(
@@ -243,9 +243,16 @@ class PlantTable:
         Returns
         -------
         PlantTable
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such table.
         """
         measures: dict[str, str] = {}
         if isinstance(roles, (str, Path)):
+            if not Path(roles).is_file():
+                raise FileNotFoundError(f"There is no table {str(roles)!r}; give its path, or {{column: role}}.")
             table = pd.read_csv(roles, keep_default_na=False)
             roles = dict(zip(table["column"], table["role"], strict=True))
             measures = dict(zip(table["column"], table.get("measure", ()), strict=False))

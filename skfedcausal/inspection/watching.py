@@ -11,6 +11,7 @@ from ..estimators._asked import AskedWatch
 from ..estimators._streams import flag_array
 from ..given import Inputs, Lengths, Record
 from ._asked import fitted
+from .blame import one_incident
 
 if TYPE_CHECKING:
     from ..estimators.detector import FederatedRCADetector
@@ -109,7 +110,7 @@ def acknowledge(est: "FederatedRCADetector", incident: Any) -> None:
     >>> acknowledge(detector, new.iloc[-1])
     """
     stream = fitted(est, AskedWatch, "acknowledge").stream
-    row = incident.iloc[0] if isinstance(incident, pd.DataFrame) else incident
+    row = one_incident(incident, ("detected",)) if isinstance(incident, pd.DataFrame) else incident
     stream.acknowledge(row["detected"] if isinstance(row, pd.Series) else row)
 
 

@@ -540,7 +540,7 @@ def _of_client(charges, same, client):
 
 
 def _composed(charges, delta):
-    mu = float(np.sqrt(sum(charge.count * charge.mu**2 for charge in charges)))
+    mu = float(np.sqrt(sum(charge.count * float(charge.mu) ** 2 for charge in charges)))
     groups: Counter = Counter()
     for charge in charges:
         if charge.epsilon > 0:

@@ -42,6 +42,7 @@ def gaussian_log_delta(epsilon, mu):
     return np.where(second >= first, -np.inf, log_delta)[()]
 
 
+@checked
 def mu_from_epsilon(epsilon: float, delta: float) -> float:
     """Largest mu whose release is (epsilon, delta)-private.
 

@@ -142,6 +142,14 @@ class PrivacyMechanism(Checked, ABC):
     """
 
     _parameter_constraints: dict = {}
+    _moved = {
+        "trial": "skfedcausal.privacy.mechanism.trial_of(mechanism, ...)",
+        "bounds": "skfedcausal.privacy.gaussian.bounds_of(mechanism, ...)",
+        "frequencies": "skfedcausal.privacy.randomized_response.pair_frequencies(mechanism, ...)",
+        "promised": "statement(..., drawn=False)",
+        "noise_std": "noise_for(...).std",
+        "check_training": "skfedcausal.papers.client.noise.check_training(mechanism)",
+    }
     channel = "measurement"  # in the ledger
     law = "gaussian"
     _per_row = "client"  # protected unit of which every row costs

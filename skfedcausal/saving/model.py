@@ -187,6 +187,8 @@ def load(
 
 def _check_arguments(path, own):
     check_kind(path, "`path`", (str, PathLike), "the path of a file")
+    if not Path(path).name:
+        raise ValueError(f"Got path={str(path)!r}; give the path of a file.")
     if own is not None:
         check_kind(own, "`own`", (Mapping,), "a dict from name to class or function")
 

@@ -70,6 +70,8 @@ class JointRecord:
         names = tuple(messages) if names is None else tuple(names)
         if set(names) != messages.keys():
             raise ValueError(f"Messages came from {sorted(messages)}, expected one from each of {sorted(names)}.")
+        if not names:
+            raise ValueError("Got no messages; give one of each unit.")
         found = [messages[name] for name in names]
         lengths = found[0].lengths
         if any(one.lengths != lengths for one in found):

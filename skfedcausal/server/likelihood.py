@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, Self
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..parameters import Grouped
+from ..parameters import N_JOBS, Grouped
 from ..statespace.matrices import few_threads, keep_freed_memory
 from .engines import PlantServer
 from .estimation.covariance import COVARIANCES
@@ -19,6 +19,8 @@ from .lagged.timing import SAMPLED
 from .links.answers import benefit
 from .options import Knowledge, LikelihoodOptions
 from .rounds import rounds_of
+
+_QUESTIONS = ("bootstrap_links", "stable_links", "changed_links", "links_over_time", "benefit", "screen")
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -137,6 +139,11 @@ class LikelihoodServer(Grouped, PlantServer):
     max_time: float = 25.0
     n_jobs: int | None = None
 
+    _moved = {
+        **{name: f"skfedcausal.server.links.answers.{name}(server, messages)" for name in _QUESTIONS},
+        "without_grades": "server.likelihood_links_",
+        "take_laws": "server.laws_ = laws",
+    }
     _parameter_constraints = {
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "correction": [StrOptions({"auto", "family-wise", "fdr"})],
@@ -147,7 +154,7 @@ class LikelihoodServer(Grouped, PlantServer):
         "knowledge": [Knowledge, None],
         "options": [LikelihoodOptions, None],
         "max_time": [Interval(Real, 0, None, closed="neither")],
-        "n_jobs": [Integral, None],
+        "n_jobs": N_JOBS,
     }
     _groups = {"knowledge": Knowledge, "options": LikelihoodOptions}
 

@@ -1,5 +1,6 @@
 """Methods of 0.1 say where they went, and every function is asked of the estimators that know the answer."""
 
+import importlib
 import inspect
 
 import pytest
@@ -9,7 +10,10 @@ from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
+    GaussianMechanism,
     GradientServer,
+    KalmanClient,
+    LikelihoodServer,
     inspection,
     papers,
 )
@@ -24,7 +28,7 @@ WITHOUT_FIT = {"partial_fit_sites", "privacy_curve", "renew"}
 
 def test_every_function_was_a_method_of_an_estimator():
     of_papers = {name for name in papers.__all__ if inspect.isfunction(getattr(papers, name))}
-    assert {*FUNCTIONS, *of_papers, "fit_predict"} - NEW == set(MOVED)
+    assert {*FUNCTIONS, *of_papers, "fit_predict", "reader_"} - NEW == set(MOVED)
 
 
 @pytest.mark.parametrize("name", MOVED)
@@ -36,6 +40,20 @@ def test_a_former_method_names_its_function(name):
             getattr(kind(), name)
         said += str(error.value) == f"{kind.__name__}.{name} moved in 0.2: {MOVED[name][1]}"
     assert said
+
+
+@pytest.mark.parametrize("part", [LikelihoodServer(), GaussianMechanism(mu=1.0), KalmanClient()])
+def test_a_former_method_of_a_part_names_what_to_call(part):
+    kind = type(part)
+    assert kind._moved
+    for name, call in kind._moved.items():
+        assert not hasattr(part, name)
+        with pytest.raises(AttributeError, match="moved in") as error:
+            getattr(part, name)
+        assert str(error.value) == f"{kind.__name__}.{name} moved in 0.2: {call}."
+        if call.startswith("skfedcausal"):
+            module, _, function = call.partition("(")[0].rpartition(".")
+            assert callable(getattr(importlib.import_module(module), function))
 
 
 def test_what_never_was_a_method_is_no_attribute():

@@ -52,11 +52,11 @@ def test_five_of_five_mistakes_of_a_users_script_are_found_and_no_others(said):
 
 
 @pytest.mark.slow
-def test_an_editor_knows_the_type_at_twelve_of_twelve_places(said):
+def test_an_editor_knows_the_type_at_fourteen_of_fourteen_places(said):
     if _frames_are_unknown(said):
         pytest.skip("needs pandas-stubs: pandas itself says nothing of its types")
     revealed = [text for _, kind, text in said if kind == "note" and text.startswith("Revealed")]
-    assert len(revealed) == 12
+    assert len(revealed) == 14
     assert not [text for text in revealed if re.search(r'type is "(builtins\.)?Any"', text)]
     assert "FederatedGrangerEstimator" in revealed[0]
     assert "DataFrame" in revealed[1]
