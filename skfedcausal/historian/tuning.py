@@ -20,6 +20,7 @@ class Tuning:
     forms_since_1970: float = 1e9  # seconds, of 2001
 
     grid_turned: float = 0.9  # share of the steps that go back where rows came newest first
+    grid_long: int = 125_000  # rows of a column that is large on its own, which has its own place in memory
     grid_least_rows: int = 10  # of an episode; shorter ones are left out
 
     influx_timeout: float = 60.0  # seconds without a byte
