@@ -17,6 +17,7 @@ class Tuning:
     forms_most_words: float = 0.5  # share of the cells of a column that may be words; with more it is a text column
     forms_few_words: float = 0.05  # share of the cells below which words nobody knows are bad values
     forms_long: int = 2  # rows of one time, on average, from which on a table looks like one of a row for every value
+    forms_most_qualities: int = 20  # words of one column
     forms_since_1970: float = 1e9  # seconds, of 2001
 
     grid_turned: float = 0.9  # share of the steps that go back where rows came newest first
@@ -30,6 +31,8 @@ class Tuning:
     measures_most: float = 0.8  # share of the words of a line, from which on it is one of units of measurement
 
     naming_levels: int = 3  # of names from which on the first may be that of the site
+
+    reading_copies: float = 1.5  # times the numbers of a table, which its reading and its check need
 
     # share of rows without a value from which on a tag that comes at even distances is of a laboratory
     roles_sparse: float = 0.5
