@@ -78,8 +78,10 @@ def report(options, line):
 
 @contextmanager
 def ticking(what, at_most=None, every=_EVERY, to=None, share=lambda: None):
-    """Say every few seconds that work goes on, and how much of `at_most` seconds is left or which `share` of it is done:
-    on a terminal, or `to` it."""
+    """Say every few seconds that work goes on: on a terminal, or `to` it.
+
+    And how much of `at_most` seconds is left, or which `share` of it is done, where that is known.
+    """
     if to is None and not sys.stderr.isatty():
         yield
         return
@@ -90,8 +92,7 @@ def ticking(what, at_most=None, every=_EVERY, to=None, share=lambda: None):
             passed = time.monotonic() - begin
             left = "" if at_most is None else f", at most {max(at_most - passed, 0):.0f} s of work left"
             left = ", finishing" if at_most is not None and passed > at_most else left
-            done = share()
-            left = left if done is None else f", {done:.0%}"
+            left = left if (part := share()) is None else f", {part:.0%}"
             print(f"  {what}: {passed:.0f} s{left}", file=to or sys.stderr, flush=True)
 
     teller = threading.Thread(target=tell, daemon=True)

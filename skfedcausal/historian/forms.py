@@ -142,19 +142,15 @@ def _told_long(columns, found, times, roles):
 
     The tags are words that no time has twice, and the values are the only numbers.
     """
-    known = {"times": times, **{name: columns[name].to_numpy() for name in found.texts}}
-    tags = [
-        name for name in found.texts if not pd.DataFrame({"t": known["times"], "n": known[name]}).duplicated().any()
-    ]
+    pairs = {name: pd.DataFrame({"time": times, "tag": columns[name].to_numpy()}) for name in found.texts}
+    tags = [name for name, pair in pairs.items() if not pair.duplicated().any()]
     values = [name for name, own in found.series.items() if own.notna().any()]
     tags = [roles["tag"]] if roles.get("tag") in tags else tags
     if len(tags) != 1 or len(values) != 1:
         return None
     others = {role: roles[role] for role in ("quality", "measure") if roles.get(role) in found.texts}
     for name in found.texts:
-        words = set(
-            columns[name].dropna().astype(str).str.split(r"[,;:\s]", n=1).str[0].str.strip().str.lower().unique()
-        )
+        words = set(_first_words(columns[name]).dropna().unique())
         if name not in tags and words & {*WORDS["quality"]["good"]} and len(words) <= TUNING.forms_most_qualities:
             others.setdefault("quality", name)
     return {"tag": tags[0], "value": values[0], **others}
@@ -444,14 +440,14 @@ def is_good(quality, dialect, where):
     """Which rows are good by OPC DA (192), OPC UA (0), per cent (100), 0 or 1, words or the user's codes."""
     if callable(dialect.good):
         return np.array([bool(dialect.good(code)) for code in quality], dtype=bool)
-    words = quality.astype("string").str.strip().str.lower()
     if dialect.good is not None:
+        words = quality.astype("string").str.strip().str.lower()
         return words.isin({str(code).strip().lower() for code in dialect.good}).to_numpy(dtype=bool)
     numbers = pd.to_numeric(quality, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if not np.isnan(numbers).all():
         return _good_codes(numbers, dialect.keep_uncertain, where)
     known = {*WORDS["quality"]["good"], *(WORDS["quality"]["uncertain"] if dialect.keep_uncertain else ())}
-    first = words.str.split(r"[,;:\s]", n=1, regex=True).str[0]
+    first = _first_words(quality)
     found = first.isin(known).fillna(False).to_numpy(dtype=bool)
     strange = [] if found.any() else [word for word in first.dropna().unique() if not _NOT_GOOD.match(word)]
     if strange:
@@ -459,6 +455,11 @@ def is_good(quality, dialect, where):
             f"No quality of {where} is known to be good: they are {listed(strange, 6)}. Say which are good: good=[...]."
         )
     return found
+
+
+def _first_words(texts):
+    """First word of each text, in lower case."""
+    return texts.astype("string").str.strip().str.lower().str.split(r"[,;:\s]", n=1, regex=True).str[0]
 
 
 _NOT_GOOD = re.compile(f"$|{'|'.join(map(re.escape, (*WORDS['quality']['bad'], *WORDS['quality']['uncertain'])))}")

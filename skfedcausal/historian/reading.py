@@ -17,8 +17,8 @@ def check_size(where, n_rows, n_columns):
     if free is not None and needed > free:
         raise ValueError(
             f"{where} has about {n_rows} rows of {n_columns} columns, which take {needed / 1e9:.3g} GB of memory, and "
-            f"{free / 1e9:.3g} GB are free. Read fewer columns: columns=['FT101', 'boiler.*'] (--columns), or a part of "
-            "its rows."
+            f"{free / 1e9:.3g} GB are free. Read fewer columns: columns=['FT101', 'boiler.*'] (--columns), or a part "
+            "of its rows."
         )
 
 

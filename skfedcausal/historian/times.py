@@ -23,9 +23,7 @@ _EAST = re.compile(r"(?<=\d)[年月](?=\d)")  # between the parts of a date, as 
 _DOTTED = re.compile(r"\d\S+ \d{1,2}\.\d{2}(?:\.\d{2})?$")  # a date, and hours with points
 _MIDNIGHT = re.compile(r"((?:^|[T ]))24(:00(?::00(?:\.0+)?)?)\b")  # the end of a day
 _COMPACT = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M", 10: "%Y%m%d%H"}
-_UNTIL = re.compile(
-    r"\s+[-–]\s+(?=\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\b).*$"
-)  # the end of a span of time, behind its start
+_UNTIL = re.compile(r"\s+[-–]\s+(?=\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\b).*$")  # the end of a span
 _ENGLISH = {word: month for month, words in WORDS["months"].items() for word in words}
 _MONTHS = re.compile(rf"\b({'|'.join(_ENGLISH)})\b", re.IGNORECASE)
 _IN_ZONE = re.compile(r"\d ([A-Z]{3,4})$")

@@ -164,7 +164,7 @@ REFUSED = {
     "one row": (with_lines(body=BODY[:1]), "The record has one row"),
     "decimal commas between commas": (with_lines(body=[x.replace(".", ",") for x in BODY]), "Are these decimal commas"),
     "a row that is too long": (with_lines(end=[BODY[0] + ",1,2"]), "different numbers of columns"),
-    "values with units": (text_of(frame=FRAME.map("{:.2f} bar".format)), "one number per cell, without its unit"),
+    "values with other words": (text_of(frame=FRAME.map("{:.2f} each".format)), "one number per cell, without its unit"),
     "times without a date": (text_of(TIMES.strftime("%H:%M:%S")), "have no date.*'08:00:00'"),
     "dates both ways": (text_of(TIMES.strftime("%m/%d/%Y %H:%M:%S")), "dayfirst=False .--dayfirst, --no-dayfirst"),
     "times that are none": (text_of("soon"), "Cannot read the times .*Write them as"),
