@@ -164,14 +164,18 @@ REFUSED = {
     "one row": (with_lines(body=BODY[:1]), "The record has one row"),
     "decimal commas between commas": (with_lines(body=[x.replace(".", ",") for x in BODY]), "Are these decimal commas"),
     "a row that is too long": (with_lines(end=[BODY[0] + ",1,2"]), "different numbers of columns"),
-    "values with other words": (text_of(frame=FRAME.map("{:.2f} each".format)), "one number per cell, without its unit"),
+    "values and words": (text_of(frame=FRAME.map("{:.2f} each".format)), "one number per cell, without its unit"),
     "times without a date": (text_of(TIMES.strftime("%H:%M:%S")), "have no date.*'08:00:00'"),
     "dates both ways": (text_of(TIMES.strftime("%m/%d/%Y %H:%M:%S")), "dayfirst=False .--dayfirst, --no-dayfirst"),
     "times that are none": (text_of("soon"), "Cannot read the times .*Write them as"),
     "registers": (PLAIN.replace("mill.s", "4000").replace("kiln.s", "4001"), "No unit in .*leave other columns out"),
-    "a long table of other names": (
-        FRAME.assign(time=STAMPS).melt("time", var_name="Was").rename(columns={"value": "Wieviel"}).to_csv(index=False),
-        "a row for every value: its tags in 'Was' and its values in 'Wieviel'.*'tag' and 'value'",
+    "a long table with two numbers": (
+        FRAME.assign(time=STAMPS).melt("time", var_name="Was", value_name="Viel").assign(Rest=2.5).to_csv(index=False),
+        "a row for every value: its tags in 'Was' and its values in 'Viel', 'Rest'.*'tag' and 'value'",
+    ),
+    "a long table without a header": (
+        FRAME.assign(time=STAMPS).melt("time")[["variable", "time", "value"]].to_csv(index=False, header=False),
+        "has no header: its first line is mill.s0, 2026",
     ),
 }  # fmt: skip
 
