@@ -70,7 +70,7 @@ def on_grid(table, every=None, runs=None):
     del table
     index = placed[0].index.append([part.index for part in placed[1:]]) if len(placed) > 1 else placed[0].index
     lengths = tuple(len(part.index) for part in placed)
-    placed = [part._replace(index=None) for part in placed]
+    placed = [_Placed(part.rows, None, part.places, part.merged) for part in placed]
     frame = pd.DataFrame(_in_one_block(columns, placed, lengths).T, index.rename(None), names, copy=False)
     return Gridded(frame, lengths, tuple(said), tuple(findings))
 
@@ -165,8 +165,8 @@ def _gridded(part, step, resample):
     """One episode on a grid; on that of its own first row where its rows are on one already."""
     times, zone = part.times, getattr(part.times, "tz", None)
     if zone is not None and isinstance(step, EvenStep):  # days of a zone are not equally long
-        plain = _gridded(part._replace(times=times.tz_convert("UTC").tz_localize(None)), step, resample)
-        return plain._replace(index=plain.index.tz_localize("UTC").tz_convert(zone))
+        plain = _gridded(_Part(times.tz_convert("UTC").tz_localize(None), part.rows), step, resample)
+        return _Placed(plain.rows, plain.index.tz_localize("UTC").tz_convert(zone), plain.places, plain.merged)
     places, n_near, n_in_turn = np.empty(len(times), dtype=int), 0, 0
     for k, own in enumerate(places_by_blocks(step, times)):
         whole, start = own.round(), k * TUNING.times_block

@@ -39,6 +39,7 @@ class Tuning:
     roles_often: float = 0.5  # share of the rows in which a counter rises whose rate is a measurement
     roles_row: int = 10  # rows between two of its values, at least
 
+    steps_month: float = 27 * 86400.0  # seconds, which months are longer than
     steps_round: float = 0.02  # relative difference of a usual step to the round one that is meant
     steps_pace: float = 0.7  # that of rows late by up to half a step
 
