@@ -190,6 +190,8 @@ def test_what_cannot_be_read_is_refused_with_what_to_do(mistake, tmp_path):
 def test_names_of_pi_have_their_server_off_and_units_of_several_tags():
     names, _ = unit_names([rf"\\PISRV\{unit}:TI{k}.PV" for unit in ("MILL", "KILN") for k in (1, 2)])
     assert list(names.values()) == ["MILL__TI1.PV", "MILL__TI2.PV", "KILN__TI1.PV", "KILN__TI2.PV"]
+    paths = [rf"\\AF\Plant\{unit}|{tag}" for unit in ("Mill", "Kiln") for tag in ("Power", "Speed|Setpoint")]
+    assert unit_names(paths)[0][paths[-1]] == r"Kiln__Speed\Setpoint"
     assert set(unit_names(["a.x", "b.y"])[0].values()) == {"a__x", "b__y"}
     assert unit_names(["P1TI1", "P2TI1"], "(P[0-9]+)(.+)")[0] == {"P1TI1": "P1__TI1", "P2TI1": "P2__TI1"}
 
