@@ -39,7 +39,7 @@ class _Placed(NamedTuple):
     """Rows of a part, the clock of its episode, the row of each in it, and whether rows of one step are merged."""
 
     rows: Any
-    index: pd.Index | None
+    clock: pd.Index | None
     places: np.ndarray | None = None  # None: in turn
     merged: bool = False
 
@@ -68,10 +68,10 @@ def on_grid(table, every=None, runs=None):
     placed, findings, said = _placed(_Part(table.index, range(len(table))), every, runs)
     names, columns = table.columns, _columns(table)
     del table
-    index = placed[0].index.append([part.index for part in placed[1:]]) if len(placed) > 1 else placed[0].index
-    lengths = tuple(len(part.index) for part in placed)
+    clock = placed[0].clock.append([part.clock for part in placed[1:]]) if len(placed) > 1 else placed[0].clock
+    lengths = tuple(len(part.clock) for part in placed)
     placed = [_Placed(part.rows, None, part.places, part.merged) for part in placed]
-    frame = pd.DataFrame(_in_one_block(columns, placed, lengths).T, index.rename(None), names, copy=False)
+    frame = pd.DataFrame(_in_one_block(columns, placed, lengths).T, clock.rename(None), names, copy=False)
     return Gridded(frame, lengths, tuple(said), tuple(findings))
 
 
@@ -114,7 +114,8 @@ def _runs_in_order(whole, runs):
 
 def _in_order(part):
     """Records in order of time, findings about the order they came in, and what was done in words."""
-    said, findings = [], []
+    said: list[str] = []
+    findings: list[Finding] = []
     times, rows = part
     if times.is_monotonic_increasing and times.is_unique:
         return [part], findings, said
@@ -166,13 +167,13 @@ def _gridded(part, step, resample):
     times, zone = part.times, getattr(part.times, "tz", None)
     if zone is not None and isinstance(step, EvenStep):  # days of a zone are not equally long
         plain = _gridded(_Part(times.tz_convert("UTC").tz_localize(None), part.rows), step, resample)
-        return _Placed(plain.rows, plain.index.tz_localize("UTC").tz_convert(zone), plain.places, plain.merged)
+        return _Placed(plain.rows, plain.clock.tz_localize("UTC").tz_convert(zone), plain.places, plain.merged)
     places, n_near, n_in_turn = np.empty(len(times), dtype=int), 0, 0
     for k, own in enumerate(places_by_blocks(step, times)):
         whole, start = own.round(), k * TUNING.times_block
         places[start : start + len(own)] = whole
-        n_near += np.count_nonzero(abs(own - whole) < JITTER)
-        n_in_turn += np.count_nonzero(whole == np.arange(start, start + len(own)))
+        n_near += int((abs(own - whole) < JITTER).sum())
+        n_in_turn += int((whole == np.arange(start, start + len(own))).sum())
     if resample or n_near < ON_GRID * len(times):
         times = step.ends(times)
         places = step.places(times).round().astype(int)
@@ -186,7 +187,7 @@ def _said(parts, kept, placed, step, n_records):
     """What was done, in words."""
     said = []
     n_rows = sum(len(part.times) for part in kept)
-    added = sum(len(part.index) for part in placed) - n_rows
+    added = sum(len(part.clock) for part in placed) - n_rows
     if added > 0:
         said.append(f"grid: {added} missing rows are there without values, one row every {step}")
     elif added < 0:
