@@ -77,8 +77,11 @@ def report(options, line):
 
 
 @contextmanager
-def ticking(what, at_most=None, every=_EVERY, to=None):
-    """Say every few seconds that work goes on, and how much of `at_most` seconds is left: on a terminal, or `to` it."""
+def ticking(what, at_most=None, every=_EVERY, to=None, share=lambda: None):
+    """Say every few seconds that work goes on: on a terminal, or `to` it.
+
+    And how much of `at_most` seconds is left, or which `share` of it is done, where that is known.
+    """
     if to is None and not sys.stderr.isatty():
         yield
         return
@@ -89,6 +92,7 @@ def ticking(what, at_most=None, every=_EVERY, to=None):
             passed = time.monotonic() - begin
             left = "" if at_most is None else f", at most {max(at_most - passed, 0):.0f} s of work left"
             left = ", finishing" if at_most is not None and passed > at_most else left
+            left = left if (part := share()) is None else f", {part:.0%}"
             print(f"  {what}: {passed:.0f} s{left}", file=to or sys.stderr, flush=True)
 
     teller = threading.Thread(target=tell, daemon=True)

@@ -13,6 +13,7 @@ from ..containers.layout import listed
 from ..federation.policy import ExactStatesWarning
 from ..historian.databases import is_address, without_password
 from ..historian.fixes import NAMES
+from ..historian.reading import Reading
 from ..historian.table import PlantTable
 from ..optional import import_optional
 from ..server.likelihood import LikelihoodServer
@@ -114,7 +115,7 @@ def run(reader, arguments, work):
     try:
         sources = [without_password(text) for text in options.file]
         print(f"Reading {listed(sources, 3, quoted=False)} ...", file=sys.stderr, flush=True)
-        with ticking("reading"):
+        with ticking("reading", share=lambda: Reading.share):
             plant = read_plant_file(options)
         folder = Path(options.out or f"{_name_of(options.file[0])}_{command}")
         folder.mkdir(parents=True, exist_ok=True)

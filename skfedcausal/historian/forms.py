@@ -14,9 +14,9 @@ from ..containers.layout import listed
 from .archive import table_of
 from .dialect import Dialect
 from .layouts import brought_into_form, holds_times, time_column
-from .measures import is_measure, measure_in, measures_by_tag
+from .measures import is_measure, measure_behind, measure_in, measures_by_tag
 from .sources import written
-from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times
+from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times, plain_name
 from .tuning import TUNING
 
 _LARGEST = 3.4e38  # of single precision: what is written in place of a value, as 3.4028235E+38
@@ -79,14 +79,7 @@ def export_table(export, dialect, where, alone=True):
     """
     times, table, said, measures = _parts(export, dialect, where)
     if {"tag", "value"} <= set(roles := _roles(table)) and times is not None:
-        found = _long(table, times, roles, dialect, where)
-        check_known([*found.series, *found.texts], dialect, where, alone)
-        series = {tag: ordered(own) for tag, own in found.series.items()}
-        frame, held = table_of(series, dialect.hold, dialect.every)
-        if "measure" in roles:
-            words = measures_by_tag(table[roles["tag"]].astype(str).str.strip(), table[roles["measure"]])
-            measures = measures | {tag: word for tag, word in words.items() if is_measure(word)}
-        return ExportTable(frame, found.texts, (*said, *found.said, *held), None, measures)
+        return _long_table(table, times, roles, dialect, where, alone, said, measures)
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
     clock = read_clock(table.index)
@@ -94,6 +87,9 @@ def export_table(export, dialect, where, alone=True):
     columns = {name: column for name, column in table.items() if name in wanted}
     n_rows = len(table)
     del table  # a large file is in memory once: each column goes where its numbers are in the end
+    for name, column in columns.items():
+        columns[name], measure = measure_behind(column)
+        measures = measures | {name: measure} if measure else measures
     found = _wide(columns, times, dialect, where, skip_texts=True, alone=alone)
     stamps = [column for column in found.texts if times is None and holds_times(columns[column])]
     if stamps:
@@ -101,16 +97,66 @@ def export_table(export, dialect, where, alone=True):
             f"Column {listed(stamps)} of {where} is no number. Is it the time? Name it: time=... (--time)."
         )
     if times is not None and found.texts and len(times) >= TUNING.forms_long * times.nunique():
+        if (heads := _told_long(columns, found, times, roles)) is not None:
+            told = f"layout: a row for every value; tags in {heads['tag']!r}, values in {heads['value']!r}"
+            long = pd.DataFrame({**{name: columns[name] for name in found.texts}, heads["value"]: found.numbers(heads)})
+            return _long_table(long, times, heads, dialect, where, alone, (*said, told), measures)
         heads = f"its tags in {listed(found.texts)} and its values in {listed(list(found.series))}"
         raise ValueError(
             f"{where} has {len(times)} rows of {times.nunique()} times, a row for every value: {heads}? Call these "
             "columns 'tag' and 'value'."
         )
+    numbering = [name for name, own in found.series.items() if _numbers_rows(name, own) and len(found.series) > 1]
+    for name in numbering:
+        del found.series[name]
+        said = (*said, f"left out: {name!r} numbers the rows")
     if times is None and ticks(clock.times) is not None:
         times = clock.times
-    frame = _in_one_block(found.series, n_rows)
-    frame = frame if times is None else frame.set_axis(times)
+    if times is not None and n_rows >= TUNING.grid_long:  # the grid lets its columns go one by one
+        frame = pd.DataFrame({name: own.to_numpy() for name, own in found.series.items()}, times, copy=False)
+    else:
+        frame = _in_one_block(found.series, n_rows)
+        frame = frame if times is None else frame.set_axis(times)
     return ExportTable(frame, found.texts, (*said, *found.said), clock.runs, measures)
+
+
+def _numbers_rows(name, series):
+    """Whether a column is called a number of rows, and is one."""
+    if plain_name(name) not in WORDS["columns"]["number"]:
+        return False
+    steps = np.diff(series.to_numpy())
+    return len(steps) > 0 and bool((steps >= 1).all() and (steps % 1 == 0).all())
+
+
+def _long_table(table, times, roles, dialect, where, alone, said, measures):
+    """The :class:`ExportTable` of a table of a row for every value."""
+    found = _long(table, times, roles, dialect, where)
+    check_known([*found.series, *found.texts], dialect, where, alone)
+    series = {tag: ordered(own) for tag, own in found.series.items()}
+    frame, held = table_of(series, dialect.hold, dialect.every)
+    if "measure" in roles:
+        words = measures_by_tag(table[roles["tag"]].astype(str).str.strip(), table[roles["measure"]])
+        measures = measures | {tag: word for tag, word in words.items() if is_measure(word)}
+    return ExportTable(frame, found.texts, (*said, *found.said, *held), None, measures)
+
+
+def _told_long(columns, found, times, roles):
+    """Columns of a table of a row for every value by what they hold, where only one reading is possible; else None.
+
+    The tags are words that no time has twice, and the values are the only numbers.
+    """
+    pairs = {name: pd.DataFrame({"time": times, "tag": columns[name].to_numpy()}) for name in found.texts}
+    tags = [name for name, pair in pairs.items() if not pair.duplicated().any()]
+    values = [name for name, own in found.series.items() if own.notna().any()]
+    tags = [roles["tag"]] if roles.get("tag") in tags else tags
+    if len(tags) != 1 or len(values) != 1:
+        return None
+    others = {role: roles[role] for role in ("quality", "measure") if roles.get(role) in found.texts}
+    for name in found.texts:
+        words = set(_first_words(columns[name]).dropna().unique())
+        if name not in tags and words & {*WORDS["quality"]["good"]} and len(words) <= TUNING.forms_most_qualities:
+            others.setdefault("quality", name)
+    return {"tag": tags[0], "value": values[0], **others}
 
 
 def _in_one_block(series, n_rows):
@@ -142,7 +188,7 @@ def _parts(export, dialect, where):
     given = written(export, where, dialect)
     (table, said), measures = brought_into_form(given.table, given.said), given.measures
     del given
-    names = {str(column).strip().lower(): column for column in table.columns}
+    names = _by_plain_name(table.columns)
     if dialect.time is not None and str(dialect.time).strip().lower() not in names:
         raise ValueError(f"There is no column {dialect.time!r} in {where}: its columns are {listed(table.columns)}.")
     named = dialect.time
@@ -158,7 +204,7 @@ def _parts(export, dialect, where):
 
 def _roles(table):
     """Columns of a table of one row for every value, by what they hold."""
-    names = {column.lower(): column for column in table.columns}
+    names = _by_plain_name(table.columns)
     roles = {role: _pick(names, words) for role, words in WORDS["columns"].items()}
     return {role: name for role, name in roles.items() if name is not None}
 
@@ -195,6 +241,12 @@ def _timed(table, stamps, dayfirst, where):
 # -- tables -------------------------------------------------------------------------------------
 
 
+def _by_plain_name(columns):
+    """Columns by their names in lower case, and without a first sign that they may have."""
+    exact = {str(column).strip().lower(): column for column in columns}
+    return {plain_name(name): column for name, column in exact.items()} | exact
+
+
 def _pick(names, words):
     return next((names[word] for word in words if word in names), None)
 
@@ -228,6 +280,10 @@ class _Found(NamedTuple):
     series: dict
     texts: tuple[str, ...]
     said: tuple[str, ...]
+
+    def numbers(self, heads):
+        """Values of the column that holds them."""
+        return self.series[heads["value"]].to_numpy()
 
 
 def _long(table, times, roles, dialect, where):
@@ -387,14 +443,14 @@ def is_good(quality, dialect, where):
     """Which rows are good by OPC DA (192), OPC UA (0), per cent (100), 0 or 1, words or the user's codes."""
     if callable(dialect.good):
         return np.array([bool(dialect.good(code)) for code in quality], dtype=bool)
-    words = quality.astype("string").str.strip().str.lower()
     if dialect.good is not None:
+        words = quality.astype("string").str.strip().str.lower()
         return words.isin({str(code).strip().lower() for code in dialect.good}).to_numpy(dtype=bool)
     numbers = pd.to_numeric(quality, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if not np.isnan(numbers).all():
         return _good_codes(numbers, dialect.keep_uncertain, where)
     known = {*WORDS["quality"]["good"], *(WORDS["quality"]["uncertain"] if dialect.keep_uncertain else ())}
-    first = words.str.split(r"[,;:\s]", n=1, regex=True).str[0]
+    first = _first_words(quality)
     found = first.isin(known).fillna(False).to_numpy(dtype=bool)
     strange = [] if found.any() else [word for word in first.dropna().unique() if not _NOT_GOOD.match(word)]
     if strange:
@@ -402,6 +458,11 @@ def is_good(quality, dialect, where):
             f"No quality of {where} is known to be good: they are {listed(strange, 6)}. Say which are good: good=[...]."
         )
     return found
+
+
+def _first_words(texts):
+    """First word of each text, in lower case."""
+    return texts.astype("string").str.strip().str.lower().str.split(r"[,;:\s]", n=1, regex=True).str[0]
 
 
 _NOT_GOOD = re.compile(f"$|{'|'.join(map(re.escape, (*WORDS['quality']['bad'], *WORDS['quality']['uncertain'])))}")

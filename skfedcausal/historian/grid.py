@@ -1,7 +1,7 @@
 """Rows of an export in order of time and on a grid, cut into episodes where it has gaps."""
 
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,123 +24,181 @@ class Gridded(NamedTuple):
     findings: tuple[Finding, ...]
 
 
+class _Part(NamedTuple):
+    """Rows of a table in order of time: their times, and their numbers as range or array."""
+
+    times: pd.Index
+    rows: Any
+
+    def cut(self, bounds):
+        """Parts between some of its rows."""
+        return [_Part(self.times[a:b], self.rows[a:b]) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+class _Placed(NamedTuple):
+    """Rows of a part, the clock of its episode, the row of each in it, and whether rows of one step are merged."""
+
+    rows: Any
+    clock: pd.Index | None
+    places: np.ndarray | None = None  # None: in turn
+    merged: bool = False
+
+    def fill(self, values, column):
+        """Put a column of the table where it is in the episode."""
+        own = column[_as_slice(self.rows) if isinstance(self.rows, range) else self.rows]
+        if self.places is None:
+            values[:] = own
+            return
+        values[:] = np.nan
+        there = ~np.isnan(own) if self.merged else slice(None)
+        values[self.places[there]] = own[there]  # the last of those at one place
+
+
+def _as_slice(rows):
+    """The slice of a range of rows."""
+    return slice(rows.start, rows.stop if rows.stop >= 0 else None, rows.step)
+
+
 def on_grid(table, every=None, runs=None):
     """A table in order of time on a grid; missing rows are empty, and longer gaps end an episode.
 
-    `runs` are the rows of each run that the table names, each of which is an episode.
+    `runs` are the rows of each run that the table names, each of which is an episode. A table that nobody else has is
+    let go of column by column: it and what is made of it are in memory once.
     """
-    records, findings, said = _in_order(table) if runs is None else _runs_in_order(table, runs)
-    step = usual_step(max(records, key=len).index) if every is None else EvenStep(pd.Timedelta(every))
+    placed, findings, said = _placed(_Part(table.index, range(len(table))), every, runs)
+    names, columns = table.columns, _columns(table)
+    del table
+    clock = placed[0].clock.append([part.clock for part in placed[1:]]) if len(placed) > 1 else placed[0].clock
+    lengths = tuple(len(part.clock) for part in placed)
+    placed = [_Placed(part.rows, None, part.places, part.merged) for part in placed]
+    frame = pd.DataFrame(_in_one_block(columns, placed, lengths).T, clock.rename(None), names, copy=False)
+    return Gridded(frame, lengths, tuple(said), tuple(findings))
+
+
+def _placed(whole, every, runs):
+    """Where the rows of a table go, findings about the order they came in, and what was done in words."""
+    records, findings, said = _in_order(whole) if runs is None else _runs_in_order(whole, runs)
+    longest = max(records, key=lambda record: len(record.times))
+    step = usual_step(longest.times) if every is None else EvenStep(pd.Timedelta(every))
     if step is None or (every is not None and step.size <= pd.Timedelta(0)):
-        return Gridded(pd.concat(records), tuple(map(len, records)), tuple(said), tuple(findings))
+        return [_Placed(record.rows, record.times) for record in records], findings, said
     parts = [part for record in records for part in _cut(record, step)]
-    kept = [part for part in parts if len(part) >= TUNING.grid_least_rows] or parts
-    gridded = [_gridded(part, step, every is not None) for part in kept]
-    said += _said(parts, kept, gridded, step, len(records))
-    frame = pd.concat(gridded) if len(gridded) > 1 else gridded[0]
-    frame.index.name = None
-    return Gridded(frame, tuple(map(len, gridded)), tuple(said), tuple(findings))
+    kept = [part for part in parts if len(part.times) >= TUNING.grid_least_rows] or parts
+    placed = [_gridded(part, step, every is not None) for part in kept]
+    return placed, findings, [*said, *_said(parts, kept, placed, step, len(records))]
 
 
-def _runs_in_order(table, runs):
+def _columns(table):
+    """Columns of a table as arrays, those that are large one by one, as they lie in memory."""
+    if table.shape[0] < TUNING.grid_long:
+        return list(table.to_numpy(dtype=float).T)
+    return [table.iloc[:, k].to_numpy(dtype=float) for k in range(table.shape[1])]
+
+
+def _in_one_block(columns, placed, lengths):
+    """Rows of the episodes, shape (n_columns, n_rows); each of the columns is let go once it is there."""
+    block = np.empty((len(columns), sum(lengths)))
+    for k in range(len(columns)):
+        for part, start, rows in zip(placed, episode_starts(lengths), lengths, strict=True):
+            part.fill(block[k, start : start + rows], columns[k])
+        columns[k] = None
+    return block
+
+
+def _runs_in_order(whole, runs):
     """As :func:`_in_order` for a table that names runs of rows."""
-    own = [_in_order(table.iloc[a : a + rows]) for a, rows in zip(episode_starts(runs), runs, strict=True)]
+    own = [_in_order(part) for part in whole.cut([*episode_starts(runs), len(whole.times)])]
     records, findings, said = (list(chain.from_iterable(parts)) for parts in zip(*own, strict=True))
     return records, findings, [f"episodes: the index names {len(runs)} runs", *said]
 
 
-def _in_order(table):
+def _in_order(part):
     """Records in order of time, findings about the order they came in, and what was done in words."""
-    said, findings = [], []
-    if table.index.is_monotonic_increasing and table.index.is_unique:
-        return [table], findings, said
-    steps = np.sign(np.diff(ticks(table.index)))
+    said: list[str] = []
+    findings: list[Finding] = []
+    times, rows = part
+    if times.is_monotonic_increasing and times.is_unique:
+        return [part], findings, said
+    steps = np.sign(np.diff(ticks(times)))
     if len(steps) and np.median(steps) < 0:
-        table = table.iloc[::-1]
+        times, rows = times[::-1], rows[::-1]
         said += ["order: rows came newest first and were reversed"] * bool((steps < 0).mean() > TUNING.grid_turned)
-    times = table.index
     kind, back = times_back(times)
     if kind == "episodes":
         text = episodes_text(times, back)
-        bounds = [0, *back, len(times)]
-        records = [table.iloc[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        records = _Part(times, rows).cut([0, *back, len(times)])
         return records, [finding(kind, float(len(back)), _ends(times), sentence=text)], said
     if kind is not None:
         hour = "repeated hour" if getattr(times, "tz", None) is None else "repeated hour: in its zone"
         name = "rows in no order" if kind == "no order" else hour
         findings = [finding(name, float(len(back)), _ends(times), sentence=repeated_text(times))]
         if kind == "hour" and getattr(times, "tz", None) is None:
-            table = table.set_axis(times + pd.to_timedelta(np.cumsum(np.isin(np.arange(len(times)), back)), unit="h"))
             said.append(
                 f"clock: put back by an hour at {time_text(times[back[0]])}; rows after it are counted an hour later"
             )
+            times = times + pd.to_timedelta(np.cumsum(np.isin(np.arange(len(times)), back)), unit="h")
         else:
-            table = table.sort_index(kind="stable")
+            order = np.argsort(ticks(times), kind="stable")
+            times, rows = times[order], np.asarray(rows)[order]
             said.append("order: rows were sorted by time")
-    twice = table.index.duplicated(keep="last")
+    twice = times.duplicated(keep="last")
     if twice.any():
         if kind != "hour":
-            findings.append(finding("duplicate rows", float(twice.sum()), _ends(table.index[twice])))
-        table = table[~twice]
-    return [table], findings, said
+            findings.append(finding("duplicate rows", float(twice.sum()), _ends(times[twice])))
+        times, rows = times[~twice], np.asarray(rows)[~twice]
+    return [_Part(times, rows)], findings, said
 
 
 def _ends(times):
     return times.min(), times.max()
 
 
-def _cut(table, step):
+def _cut(record, step):
     """Parts of a record between its long gaps."""
     far, before = [], 0.0
-    for k, places in enumerate(places_by_blocks(step, table.index)):
+    for k, places in enumerate(places_by_blocks(step, record.times)):
         far += (np.flatnonzero(np.diff(places, prepend=before) > MOST_MISSING + 1.5) + k * TUNING.times_block).tolist()
         before = places[-1]
-    bounds = [0, *far, len(table)]
-    return [table.iloc[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+    return record.cut([0, *far, len(record.times)])
 
 
-def _gridded(table, step, resample):
+def _gridded(part, step, resample):
     """One episode on a grid; on that of its own first row where its rows are on one already."""
-    zone = getattr(table.index, "tz", None)
+    times, zone = part.times, getattr(part.times, "tz", None)
     if zone is not None and isinstance(step, EvenStep):  # days of a zone are not equally long
-        return _gridded(table.tz_convert("UTC").tz_localize(None), step, resample).tz_localize("UTC").tz_convert(zone)
-    places, n_near, n_in_turn = np.empty(len(table), dtype=int), 0, 0
-    for k, part in enumerate(places_by_blocks(step, table.index)):
-        whole, start = part.round(), k * TUNING.times_block
-        places[start : start + len(part)] = whole
-        n_near += np.count_nonzero(abs(part - whole) < JITTER)
-        n_in_turn += np.count_nonzero(whole == np.arange(start, start + len(part)))
-    if resample or n_near < ON_GRID * len(table):
-        binned = table.groupby(step.ends(table.index)).last()
-        whole = step.places(binned.index).round().astype(int)
-        return _placed(binned, whole, step)
-    if n_in_turn == len(table):
-        return table
-    return _placed(table, places, step)
+        plain = _gridded(_Part(times.tz_convert("UTC").tz_localize(None), part.rows), step, resample)
+        return _Placed(plain.rows, plain.clock.tz_localize("UTC").tz_convert(zone), plain.places, plain.merged)
+    places, n_near, n_in_turn = np.empty(len(times), dtype=int), 0, 0
+    for k, own in enumerate(places_by_blocks(step, times)):
+        whole, start = own.round(), k * TUNING.times_block
+        places[start : start + len(own)] = whole
+        n_near += int((abs(own - whole) < JITTER).sum())
+        n_in_turn += int((whole == np.arange(start, start + len(own))).sum())
+    if resample or n_near < ON_GRID * len(times):
+        times = step.ends(times)
+        places = step.places(times).round().astype(int)
+        return _Placed(part.rows, step.grid(times, places), places, merged=True)
+    if n_in_turn == len(times):
+        return _Placed(part.rows, times)
+    return _Placed(part.rows, step.grid(times, places), places)
 
 
-def _placed(table, places, step):
-    """Rows at their places of a grid from the first one on."""
-    values = np.full((places[-1] + 1, table.shape[1]), np.nan)
-    values[places] = table.to_numpy()
-    return pd.DataFrame(values, index=step.grid(table.index, places), columns=table.columns)
-
-
-def _said(parts, kept, gridded, step, n_records):
+def _said(parts, kept, placed, step, n_records):
     """What was done, in words."""
     said = []
-    added = sum(map(len, gridded)) - sum(map(len, kept))
+    n_rows = sum(len(part.times) for part in kept)
+    added = sum(len(part.clock) for part in placed) - n_rows
     if added > 0:
         said.append(f"grid: {added} missing rows are there without values, one row every {step}")
     elif added < 0:
-        said.append(f"grid: of {sum(map(len, kept))} rows {-added} were merged, one row every {step}")
+        said.append(f"grid: of {n_rows} rows {-added} were merged, one row every {step}")
     if len(parts) > 1:
-        gaps = [(a.index[-1], b.index[0]) for a, b in zip(parts[:-1], parts[1:], strict=True)]
+        gaps = [(a.times[-1], b.times[0]) for a, b in zip(parts[:-1], parts[1:], strict=True)]
         shown = "; ".join(f"{time_text(a)} to {time_text(b)}" for a, b in gaps[:3]) + ("; ..." if len(gaps) > 3 else "")
         where = "where rows are further apart" if len(parts) > n_records else "where times go back"
         said.append(f"episodes: cut into {len(kept)} {where} ({shown})")
     if len(kept) < len(parts):
-        rows = sum(map(len, parts)) - sum(map(len, kept))
+        rows = sum(len(part.times) for part in parts) - n_rows
         said.append(
             f"episodes: {len(parts) - len(kept)} of fewer than {TUNING.grid_least_rows} rows are left out, {rows} rows"
         )

@@ -6,7 +6,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from .measures import without_measure
-from .times import TIME_NAMES, WORDS, are_times
+from .times import TIME_NAMES, WORDS, are_times, compact_form
 from .tuning import TUNING
 
 _UNNAMED = re.compile(r"^(?:Unnamed: \d+|index|)$")
@@ -25,12 +25,24 @@ def brought_into_form(table, said):
 def time_column(table):
     """Name of the column of times that has none of the usual names, or one with its unit behind it; else None.
 
-    It is the first or the second one.
+    It is the first or the second one, or the only one of the others.
     """
     for name in table.columns[:2]:
         if holds_times(table[name]) or without_measure(str(name)).strip().lower() in TIME_NAMES:
             return name
-    return None
+        if pd.api.types.is_integer_dtype(table[name]) and _are_compact(table[name].to_numpy()):
+            return name
+    others = [name for name in table.columns[2:] if table[name].dtype.kind not in "iufb" and holds_times(table[name])]
+    return others[0] if len(others) == 1 else None
+
+
+def _are_compact(numbers):
+    """Whether whole numbers are times, as 2026030108, which go on from row to row."""
+    some = numbers[:: max(1, len(numbers) // TUNING.layouts_sample)]
+    form = compact_form(some)
+    if form is None or len(some) < 2 or not (some[1:] >= some[:-1]).all() or some[0] == some[-1]:
+        return False
+    return bool(pd.to_datetime(pd.Series(some).astype(str), format=form, errors="coerce").notna().all())
 
 
 def holds_times(column):

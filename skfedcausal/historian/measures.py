@@ -8,6 +8,7 @@ from .times import WORDS
 from .tuning import TUNING
 
 _IN_NAME = re.compile(r"[\[(]([^\])]{1,12})[\])]\s*$")
+_NUMBER_AND_UNIT = r"^([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*([^\d\s.,;:+-]\S{0,9})$"
 _PARTS = re.compile(r"[/*·. ]+")
 _POWER = re.compile(r"\^?[-+]?\d+$|[²³]$")
 _NONE = {"", "-", "1"}  # of a number without a unit
@@ -31,6 +32,20 @@ def measure_in(name):
     """Unit of measurement that a name ends with in brackets, "" where it has none."""
     found = _IN_NAME.search(name)
     return found[1] if found is not None and is_measure(found[1]) else ""
+
+
+def measure_behind(column):
+    """A column of numbers with the same unit behind each, such as ``12.3 kPa``, without it, and the unit; else as it
+    came and ""."""
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+        return column, ""
+    there = column.dropna()
+    some = there.iloc[:: max(1, len(there) // TUNING.layouts_sample)].astype(str).str.strip()
+    found = some.str.extract(_NUMBER_AND_UNIT)[1].dropna()
+    unit = found.iloc[0] if len(found) > TUNING.measures_most * len(some) else ""
+    if not is_measure(unit) or (found != unit).any():
+        return column, ""
+    return column.astype("string").str.strip().str.removesuffix(unit).str.strip().astype(object), unit
 
 
 def without_measure(name):

@@ -13,7 +13,7 @@ from ..arguments import check_kind
 from ..containers.layout import SEPARATOR, listed
 from .tuning import TUNING
 
-_SEPARATORS = (SEPARATOR, "/", ".", ":", "_", "-")
+_SEPARATORS = (SEPARATOR, "\\", "/", ".", ":", "_", "-")
 _MIXED = re.compile(r"^(?P<unit>[^/.:_\-\s]+)(?:__|[/.:_\-\s])(?P<tag>.+)$")
 _HELP = (
     'Name them \'unit__tag\', list the owners in a JSON file {"unit": ["column", ...]}, or give a pattern such as '
@@ -21,6 +21,12 @@ _HELP = (
 )
 # before the name of a tag: a server of PI, a provider of Ignition, a namespace of OPC UA
 _SERVER = re.compile(r"^(?:\\\\[^\\]+\\|\[[^\]]*\]|(?:ns=\d+;)?[sigb]=)")
+
+
+def _plain(column):
+    """Name of a tag without its server; in paths of PI AF the attribute behind a line is one level more."""
+    plain = _SERVER.sub("", column)
+    return plain.replace("|", "\\") if "\\" in plain else plain
 
 
 def unit_names(columns, units="prefix"):
@@ -69,7 +75,7 @@ def levels_of(columns):
     ('.', 2, {'level 1': ['SITE1'], 'level 2': ['BLR', 'TRB'], 'level 3': ['B01', 'T01']})
     """
     for separator in _SEPARATORS:
-        parts = [_SERVER.sub("", column).strip(separator).split(separator) for column in columns]
+        parts = [_plain(column).strip(separator).split(separator) for column in columns]
         depth = min(map(len, parts), default=0)
         if depth >= TUNING.naming_levels:
             levels = [list(dict.fromkeys(part[k] for part in parts)) for k in range(depth - 1)]
@@ -103,7 +109,7 @@ def _by_level(columns, level):
     separator, first, _ = found
     units = {}
     for column in columns:
-        parts = _SERVER.sub("", column).strip(separator).split(separator)
+        parts = _plain(column).strip(separator).split(separator)
         units[column] = separator.join(parts[min(first, level) - 1 : level]), separator.join(parts[level:])
     return units
 
@@ -118,7 +124,7 @@ def _by_prefix(columns):
 
 def _by_first_part(columns):
     """Unit and tag by what stands before the first separator."""
-    plain = {column: _SERVER.sub("", column) for column in columns}
+    plain = {column: _plain(column) for column in columns}
     found: dict[str, tuple[str, str]] = {}
     for separator in _SEPARATORS:
         parts = {column: name.partition(separator) for column, name in plain.items()}

@@ -84,7 +84,7 @@ def _role(name, values):
         return "counter", "never goes down but where it is set back"
     if _is_sparse(tag, len(values)):
         return "lab", "a value every so many rows"
-    if told not in ("PV", "counter", None):
+    if told not in ("PV", "counter", None) and (told, tag.kind) != ("lab", "binary"):
         return told, "its name"
     behaves = {"constant": "constant", "empty": "constant", "binary": "switch", "steps": "SP"}.get(tag.kind, "PV")
     if told == "PV" and behaves == "SP":

@@ -20,6 +20,7 @@ from ..optional import import_optional
 from .databases import is_address, of_address, of_connection
 from .json_files import of_json
 from .measures import measures_below
+from .reading import check_size
 from .times import WORDS
 from .written import Written, parsed, parsed_file, read_columns
 
@@ -83,11 +84,13 @@ def _of_content(content, place):
 def _parquet(content, place):
     """Columns of a file of Parquet, given by its path or as bytes, of which only those asked for are read."""
     file = io.BytesIO(content) if isinstance(content, bytes) else content
-    schema = import_optional("pyarrow.parquet", "parquet", f"Reading {place.where}").read_schema(file)
+    about = import_optional("pyarrow.parquet", "parquet", f"Reading {place.where}").ParquetFile(file)
+    schema = about.schema_arrow
     times = [one.name for one in schema if str(one.type).startswith(("timestamp", "date"))]
     asked = None if place.dialect.columns is None else read_columns(schema.names, place.dialect, times)
     told = [(one.name, key.decode(), word) for one in schema for key, word in (one.metadata or {}).items()]
     words = {name: word.decode() for name, key, word in told if key.lower() in WORDS["columns"]["measure"]}
+    check_size(place.where, about.metadata.num_rows, len(schema.names if asked is None else asked))
     return Written(pd.read_parquet(file, columns=asked), (), measures_below(words, words.values()))
 
 

@@ -11,7 +11,6 @@ from .tuning import TUNING
 
 ON_GRID = 0.9  # share of the rows that are on a grid where it is that of the record
 JITTER = 0.1  # of a step, by which a row that is on a grid may be off it
-_SHORTEST_MONTH = 27 * 86400.0  # seconds
 _SECONDS = 1, 2, 5, 10, 15, 20, 30
 _ROUND_SECONDS = np.array(
     [tick * size for size in (0.001, 0.01, 0.1) for tick in (1, 2, 5)]
@@ -82,7 +81,7 @@ def usual_step(index):
         return EvenStep(usual.item())
     step = EvenStep(pd.Timedelta(usual, unit=index.unit))
     seconds = step.size.total_seconds()
-    is_long = isinstance(index, pd.DatetimeIndex) and seconds > _SHORTEST_MONTH
+    is_long = isinstance(index, pd.DatetimeIndex) and seconds > TUNING.steps_month
     if is_long and (calendar := _of_calendar(index)) is not None:
         return calendar
     rounded = EvenStep(pd.Timedelta(_ROUND_SECONDS[np.argmin(np.abs(_ROUND_SECONDS - seconds))], unit="s"))

@@ -187,7 +187,9 @@ class PlantTable:
         if tz is not None and getattr(table.index, "tz", None) is not None:
             table = table.set_axis(table.index.tz_convert(tz))
         if not is_numbering(table.index):
-            gridded = on_grid(table, every, runs)
+            tables = [table]
+            del table  # nobody but the grid has it, which lets its columns go
+            gridded = on_grid(tables.pop(), every, runs)
             table, lengths, rows_found = gridded.frame, gridded.lengths, gridded.findings
             said += gridded.said
         check = _checked(table, lengths, whole=not fixes)

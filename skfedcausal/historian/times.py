@@ -22,7 +22,8 @@ _EXCEL_DAYS, _EXCEL_ORIGIN = (20_000, 80_000), pd.Timestamp("1899-12-30")  # of 
 _EAST = re.compile(r"(?<=\d)[年月](?=\d)")  # between the parts of a date, as 日 is behind it
 _DOTTED = re.compile(r"\d\S+ \d{1,2}\.\d{2}(?:\.\d{2})?$")  # a date, and hours with points
 _MIDNIGHT = re.compile(r"((?:^|[T ]))24(:00(?::00(?:\.0+)?)?)\b")  # the end of a day
-_COMPACT = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M"}
+_COMPACT = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M", 10: "%Y%m%d%H"}
+_UNTIL = re.compile(r"\s+[-–]\s+(?=\d{1,4}[-./]\d{1,2}[-./]\d{1,4}\b).*$")  # the end of a span
 _ENGLISH = {word: month for month, words in WORDS["months"].items() for word in words}
 _MONTHS = re.compile(rf"\b({'|'.join(_ENGLISH)})\b", re.IGNORECASE)
 _IN_ZONE = re.compile(r"\d ([A-Z]{3,4})$")
@@ -34,10 +35,17 @@ _REMEDIES = {
 }
 
 
+def plain_name(name):
+    """Name of a column as it is looked for among those that are known: ``_VALUE`` and ``$Time``, too."""
+    name = name.strip().lower()
+    return name.lstrip("_$") or name
+
+
 def is_told(name):
     """Whether a column holds times, names or qualities, which are read as they are written."""
-    name = name.strip().lower()
-    plain = {word for role, words in WORDS["columns"].items() if role not in ("value", "measure") for word in words}
+    name = plain_name(name)
+    values = "value", "measure", "number"
+    plain = {word for role, words in WORDS["columns"].items() if role not in values for word in words}
     plain = plain.union(*WORDS["dates"].values())
     ends = tuple(joint + word for word in WORDS["columns"]["quality"] for joint in JOINTS)
     return name in plain or name.endswith(ends)
@@ -86,7 +94,7 @@ def of_plain_stamps(texts):
     return parts[0].append(parts[1:]) if parts else None
 
 
-_LIKE_TIMES = re.compile(r"^\s*\D{0,10}\d{1,4}[-./ ,]+(?:\d{1,2}|[^\W\d]{3,9})[-./ ,]+\d{1,4}\b.*")
+_LIKE_TIMES = re.compile(r"^\s*\D{0,10}\d{1,4}[-./ ,]+(?:\d{1,2}|[^\W\d]{3,9})[-./ ,]+\d{1,4}(?:\b|T).*")
 
 
 def are_times(texts):
@@ -115,6 +123,8 @@ def _western(texts):
         texts = texts.str.replace(_EAST, "-", regex=True).str.replace("日", " ").str.strip()
     for half, letters in (("上午", "AM"), ("下午", "PM")) if "午" in first else ():
         texts = texts.str.replace(rf"{half}\s*(\S+)$", rf"\1 {letters}", regex=True)
+    if _UNTIL.search(first):
+        texts = texts.str.replace(_UNTIL, "", regex=True)
     if _IN_ZONE.search(first):
         for offset, names in WORDS["zones"].items():
             texts = texts.str.replace(rf" (?:{'|'.join(names)})$", offset, regex=True)
@@ -145,13 +155,21 @@ def _since_1970(numbers, where):
     if _are_excel_days(numbers):
         slow = len(numbers) > 1 and np.median(np.abs(np.diff(numbers))) > TUNING.times_slow_days
         return (_EXCEL_ORIGIN + pd.to_timedelta(numbers, unit="D")).round("s" if slow else "ms")
-    compact = _COMPACT.get(len(f"{numbers.max(initial=0):.0f}"))
+    compact = compact_form(numbers)
     if compact is not None:
         stamps = pd.to_datetime(pd.Series(numbers).map("{:.0f}".format), format=compact, errors="coerce")
         if stamps.notna().all():
             return pd.DatetimeIndex(stamps)
     unit = unit_since_1970(np.abs(numbers).max(initial=0))
     return pd.DatetimeIndex(pd.to_datetime(numbers, unit=unit, utc=True))
+
+
+def compact_form(numbers):
+    """Format of numbers such as 20260301080000, by the first; None of others."""
+    first = f"{numbers[0]:.0f}" if len(numbers) else ""
+    form = _COMPACT.get(len(first))
+    time = pd.NaT if form is None else pd.to_datetime(first, format=form, errors="coerce")
+    return form if time is not pd.NaT and 1950 <= time.year < 2100 else None
 
 
 def _are_excel_days(numbers):

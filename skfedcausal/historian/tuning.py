@@ -17,9 +17,11 @@ class Tuning:
     forms_most_words: float = 0.5  # share of the cells of a column that may be words; with more it is a text column
     forms_few_words: float = 0.05  # share of the cells below which words nobody knows are bad values
     forms_long: int = 2  # rows of one time, on average, from which on a table looks like one of a row for every value
+    forms_most_qualities: int = 20  # words of one column
     forms_since_1970: float = 1e9  # seconds, of 2001
 
     grid_turned: float = 0.9  # share of the steps that go back where rows came newest first
+    grid_long: int = 125_000  # rows of a column that is large on its own, which has its own place in memory
     grid_least_rows: int = 10  # of an episode; shorter ones are left out
 
     influx_timeout: float = 60.0  # seconds without a byte
@@ -30,11 +32,14 @@ class Tuning:
 
     naming_levels: int = 3  # of names from which on the first may be that of the site
 
+    reading_copies: float = 1.5  # times the numbers of a table, which its reading and its check need
+
     # share of rows without a value from which on a tag that comes at even distances is of a laboratory
     roles_sparse: float = 0.5
     roles_often: float = 0.5  # share of the rows in which a counter rises whose rate is a measurement
     roles_row: int = 10  # rows between two of its values, at least
 
+    steps_month: float = 27 * 86400.0  # seconds, which months are longer than
     steps_round: float = 0.02  # relative difference of a usual step to the round one that is meant
     steps_pace: float = 0.7  # that of rows late by up to half a step
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from .measures import is_measure, measures_below
+from .reading import Reading, check_size
 from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, WORDS, are_times, is_told, of_plain_stamps
 from .tuning import TUNING
 
@@ -25,7 +26,8 @@ _COMMA_THOUSANDS = r"\d{1,3}(?:,\d{3})+\.\d"  # commas between thousands beside 
 _GROUPS = re.compile("[ '’\u00a0\u2009\u202f]")  # between thousands
 _GROUPED = re.compile(rf"""(?<=[;,\t|"])[+-]?\d{{1,3}}(?:{_GROUPS.pattern}\d{{3}})+(?=[.,;\t|"\r\n])""")
 _BLANKS = re.compile(r" {2,}")
-_VALUE = re.compile(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?|\d+[-./:]\d+[-./:]\d.*")  # a number or a time
+_NUMBER = re.compile(r"[+-]?[\d.,]*\d[\d.,]*(?:[eE][+-]?\d+)?")
+_VALUE = re.compile(rf"{_NUMBER.pattern}|\d+[-./:]\d+[-./:]\d.*")  # a number or a time
 _DATASET = re.compile(r'^\s*"?#NAMES"?[^\n]*\n([^\n]*?)\r?\n"?#TYPES[^\n]*\n[^\n]*\n"?#ROWS[^\n]*\n')  # of Ignition
 _CELLS, _FEWEST = 500_000, 250  # of a large file that are read at a time, and rows at least
 
@@ -98,6 +100,7 @@ def parsed_file(path, where, dialect):
                 source: Any = _Behind(_head(form), file)
                 if dialect.columns is not None:
                     how["usecols"] = read_columns(form.names, dialect)
+                check_size(where, n_lines, len(how.get("usecols", form.names)))
                 return Written(_in_pieces(source, form.names, n_lines, how), form.said, form.measures)
         except (pd.errors.ParserError, pd.errors.ParserWarning, UnicodeDecodeError):
             return None  # told or repaired where the whole text is at hand
@@ -132,11 +135,15 @@ def _count_lines(path):
 def _in_pieces(source, names, most, how):
     """Table of `most` rows at most, read a few at a time, so that its numbers are in memory once."""
     columns: dict[str, _Column] = {}
+    n_read = 0
     for piece in pd.read_csv(source, chunksize=max(_CELLS // len(names), _FEWEST), **how):
         for name, column in piece.items():
             is_time = str(name).strip().lower() in TIME_NAMES and column.dtype.kind not in "if"
             times = of_plain_stamps(column) if is_time else None
             columns.setdefault(str(name), _Column(most)).add(column if times is None else pd.Series(times))
+        n_read += len(piece)
+        Reading.share = n_read / most
+    Reading.share = None
     return pd.DataFrame({name: column.whole() for name, column in columns.items()}, copy=False)
 
 
@@ -312,6 +319,8 @@ def _form(text, where, given=None):
 def _are_values(row):
     """Whether most cells of a line, and the first of them, are numbers or times, which are no names."""
     there = [cell.strip() for cell in row if cell.strip()]
+    if any(are_times(pd.Series([cell])) for cell in there[:2]) and any(map(_NUMBER.fullmatch, there)):
+        return True
     if not there or not _VALUE.fullmatch(there[0]):
         return False
     values = [cell for cell in there if _VALUE.fullmatch(cell)]
@@ -368,8 +377,12 @@ def _separator(lines):
 def _lines_above(rows):
     """How many lines stand above the header: those with few fields beside the later ones."""
     filled = [sum(bool(cell.strip()) for cell in row) for row in rows]
-    usual = median(filled[len(rows) // 2 :])
-    return next((k for k, count in enumerate(filled) if 2 * count > usual), 0)
+    usual, width = median(filled[len(rows) // 2 :]), len(rows[-1])
+    first = next((k for k, count in enumerate(filled) if 2 * count > usual), 0)
+    # lines about the file may be as long as the header, which is as wide as the rows, and no line of values
+    wide = (k for k in range(first, len(rows)) if len(rows[k]) == width)
+    better = next(wide, first) if len(rows[first]) > width else first
+    return better if _are_words(rows[better]) else first
 
 
 def _stands_over(row, following):

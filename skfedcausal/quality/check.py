@@ -313,7 +313,9 @@ def _check_moves(units, tags, found):
     """Seasons, trends, shifts, modes, wandering of units, and spikes that they share."""
     spikes = {}
     for unit in units:
-        moves, spikes[unit.name] = moves_of(unit.values, np.flatnonzero(_measured(unit, tags, found)))
+        gaps = tags.loc[tags["unit"] == unit.name, "gaps"].to_numpy()
+        often = (1 - gaps) * len(unit.values) >= TUNING.moves_fewest_rows
+        moves, spikes[unit.name] = moves_of(unit.values, np.flatnonzero(_measured(unit, tags, found) & often))
         for move in moves:
             _add(found, unit, move.kind, move.value, **move.words)
     by_name = {unit.name: unit for unit in units}

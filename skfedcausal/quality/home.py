@@ -50,4 +50,4 @@ def same_columns(Y, columns):
 
 def fingerprint(series):
     """Bytes that are the same for the same values."""
-    return blake2b(np.ascontiguousarray(series), digest_size=16).digest()
+    return blake2b(np.ascontiguousarray(series).data, digest_size=16).digest()

@@ -276,13 +276,9 @@ def update_period(tag):
     lengths, starts = tag.lengths, tag.starts
     if tag.kind != "measured" or len(lengths) < 20 or len(tag.levels[0]) < TUNING.tags_fewest_levels:
         return 1.0, True
-    changes = starts[1:]
-    if tag.picked is not None:
-        every = np.diff(tag.picked)
-        sparse = _middle(every)
-        if sparse >= 2 and (every % sparse == 0).mean() > 0.95:
-            return float(sparse), True
-        changes = tag.picked[changes]
+    if tag.picked is not None and (sparse := _even_distance(tag.picked)):
+        return sparse, True
+    changes = starts[1:] if tag.picked is None else tag.picked[starts[1:]]
     usual = int(_middle(lengths))
     for period in {usual, *_quantiles(np.sort(lengths), 10, 25).astype(int).tolist()} - {0, 1}:
         if _counts(changes % period).max() / len(changes) > 0.95:
@@ -292,6 +288,13 @@ def update_period(tag):
     if new_values and inner.mean() >= 2 and (inner >= 2).mean() > 0.3 and tag.resolution < 0.02 * tag.spread:
         return float(inner.mean()), False
     return 1.0, True
+
+
+def _even_distance(rows):
+    """Rows from one to the next where nearly all are two or more apart, and evenly; else 0."""
+    every = np.diff(rows)
+    usual = _middle(every)
+    return float(usual) if usual >= 2 and (every % usual == 0).mean() > 0.95 else 0.0
 
 
 def gaps(present, breaks):

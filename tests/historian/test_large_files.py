@@ -1,6 +1,7 @@
 """Large files: read as small ones, and in memory once."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,8 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from skfedcausal import PlantTable, check_plant
-from skfedcausal.historian import sources, written
+from skfedcausal.historian import forms, grid, reading, sources, written
+from skfedcausal.historian.tuning import TUNING
 from skfedcausal.quality import moves
 
 N = 100_000
@@ -61,6 +63,48 @@ def test_numbers_that_come_in_pieces_are_those_of_the_whole_file(tmp_path, monke
     assert_frame_equal(pieces.frame, whole.frame)
     assert pieces.said == whole.said
     assert any("'broken' 2 times" in text for text in pieces.said)
+
+
+def test_a_file_with_holes_is_in_memory_once(plant, monkeypatch):
+    path, frame = plant
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for k, line in enumerate(lines) if k % 1000 != 7 and not 60_000 < k < 60_500))
+    monkeypatch.setattr(sources, "_LARGE", 0)
+    monkeypatch.setattr(written, "_CELLS", 50_000)
+    monkeypatch.setattr(grid, "TUNING", replace(TUNING, grid_long=0))
+    monkeypatch.setattr(forms, "TUNING", replace(TUNING, grid_long=0))
+    table, peak = peak_of(lambda: PlantTable.read(path))
+    assert table.lengths == (60_000, 39_501)
+    assert_frame_equal(
+        table.frame.dropna(), frame.loc[table.frame.dropna().index], check_index_type=False, check_freq=False
+    )
+    assert peak < frame.memory_usage().sum() + ANY_SIZE
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_what_is_too_large_is_said_before_it_is_read(form, tmp_path, monkeypatch):
+    frame = pd.DataFrame({f"P1.T{k}": np.arange(500) % 7 / 2 for k in range(4)})
+    frame.index = pd.date_range("2026-03-01", periods=500, freq="1s", name="time")
+    getattr(frame, f"to_{form}")(tmp_path / "plant.file")
+    monkeypatch.setattr(sources, "_LARGE", 0)
+    monkeypatch.setattr(reading, "free_memory", lambda: 8 * 500 * 3)
+    monkeypatch.setattr(written, "_in_pieces", None)  # nothing is read
+    monkeypatch.setattr(pd, "read_parquet", None)
+    with pytest.raises(ValueError, match=r"about 50\d? rows of \d columns, which take .* Read fewer columns: columns="):
+        PlantTable.read(tmp_path / "plant.file")
+    assert reading.free_memory() == 12_000
+
+
+def test_the_share_of_a_large_file_that_is_read_is_told(plant, monkeypatch):
+    path, _ = plant
+    shares = []
+    monkeypatch.setattr(sources, "_LARGE", 0)
+    monkeypatch.setattr(written, "of_plain_stamps", lambda texts: shares.append(reading.Reading.share))
+    PlantTable.read(path)
+    assert shares[0] is None
+    assert shares[1:] == sorted(shares[1:])
+    assert 0.9 < shares[-1] <= 1
+    assert reading.Reading.share is None
 
 
 def test_what_moves_is_the_same_in_stretches_as_in_the_whole(monkeypatch):

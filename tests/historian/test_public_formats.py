@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from skfedcausal import PlantTable
 
 TIMES = pd.date_range("2026-03-13 20:00", periods=120, freq="7min")
+STEP = pd.Timedelta("7min")
 TAGS = ["KILN.TT101", "KILN.PT102", "MILL.JT201"]
 FRAME = pd.DataFrame(np.random.default_rng(0).normal(5000, 60, (120, 3)).round(2), TIMES, TAGS)
 BAD = np.random.default_rng(1).random(FRAME.shape) < 0.05
@@ -70,7 +71,69 @@ def in_zones():
     return wide(lambda t: f"{t:%d.%m.%Y %H:%M:%S} {t.tzname()}", frame=local), FRAME.set_axis(times)
 
 
+def with_lines_below(names, *lines, rows):
+    """A header, lines below it, and rows of numbers behind a counter or a time."""
+    return "\n".join([names, *lines, *rows]) + "\n"
+
+
+def numbered(stamp):
+    cells = (",".join(map(str, row)) for row in FRAME.to_numpy())
+    return [f"{stamp(k, time)},{own}" for k, (time, own) in enumerate(zip(FRAME.index, cells, strict=True))]
+
+
+HEADS = ",".join(TAGS)
 FORMATS = {
+    "Campbell Scientific, TOA5": (
+        with_lines_below(
+            '"TOA5","CR1000","CR1000","1031","CR1000.Std.00.60","CPU:Test.CR1","4062","Test"',
+            f'"TIMESTAMP","RECORD",{HEADS}',
+            '"TS","RN","Deg C","kPa","kW"',
+            '"","","Avg","Smp","Smp"',
+            rows=numbered(lambda k, time: f'"{time}",{k}'),
+        ),
+        FRAME,
+    ),
+    "data log of an S7-1200": (
+        with_lines_below(
+            f"Record,Date,UTC Time,{HEADS}",
+            rows=[*numbered("{0},{1:%m/%d/%Y},{1:%H:%M:%S}".format), "//END,,,,,"],
+        ),
+        FRAME,
+    ),
+    "HistData of InTouch": (
+        with_lines_below(f"$Date,$Time,{HEADS}", rows=numbered("{1:%m/%d/%y,%H:%M:%S}".format)),
+        FRAME,
+    ),
+    "spans of time of ENTSO-E": (
+        wide(lambda t: f"{t:%d.%m.%Y %H:%M} - {t + STEP:%d.%m.%Y %H:%M}", ",", str, head="MTU (CET/CEST)"),
+        FRAME,
+    ),
+    "compact times, the second column": (
+        wide("44;{:%Y%m%d%H%M}".format, head="STATION.ID;MESS_DATUM"),
+        FRAME,
+    ),
+    "ISO times under a name of their own": (wide("{:%Y-%m-%dT%H:%M:%SZ}".format, ",", str, head="Messung"), UTC),
+    "units behind the numbers, Grafana": (wide(str, ",", "{:.2f} kPa".format, head='"Time"'), FRAME),
+    "DataLogger of KEPServerEX": (
+        long("_NAME,_TIMESTAMP,_VALUE,_QUALITY", "{:%Y-%m-%d %H:%M:%S.000}".format, ("192", "0")),
+        HOLED,
+    ),
+    "SQLplus of IP.21": (
+        long("NAME,IP_TREND_TIME,IP_TREND_VALUE,IP_TREND_QSTATUS", "{:%d-%b-%y %H:%M:%S.0}".format, ("Good", "Bad")),
+        HOLED,
+    ),
+    "OPC Explorer": (
+        long("Item ID,When,Value,Quality", "{:%m/%d/%Y %I:%M:%S.000 %p}".format, ('"Good, local"', '"Bad, no comm"')),
+        HOLED,
+    ),
+    "PI Vision": (
+        long("Data Source,Timestamp,Value,Units", "{:%m/%d/%Y %I:%M:%S %p}".format, ("bar", "bar")),
+        FRAME,
+    ),
+    "states of Home Assistant": (
+        long("entity_id,last_changed,state,comment", "{:%Y-%m-%dT%H:%M:%S.000Z}".format, ("", "")),
+        UTC,
+    ),
     "a German report with totals": (
         wide(
             "{:%d.%m.%Y;%H:%M:%S}".format,
@@ -137,7 +200,15 @@ def test_a_public_format_is_read_at_the_first_try(form, tmp_path):
     plant = PlantTable.read(path)
     assert len(plant.frame) == len(frame)
     assert abs(plant.frame.index - frame.index).max() < pd.Timedelta("1ms")
-    assert_allclose(plant.frame, frame)
+    assert_allclose(plant.frame.iloc[:, -len(frame.columns) :], frame)
+
+
+def test_units_behind_numbers_and_tables_told_by_what_they_hold_are_said():
+    measured = PlantTable.read(io_of("units behind the numbers, Grafana")).measures
+    assert dict.fromkeys(measured.values()) == {"kPa": None}
+    said = PlantTable.read(io_of("SQLplus of IP.21")).said
+    assert "layout: a row for every value; tags in 'NAME', values in 'IP_TREND_VALUE'" in said
+    assert "left out: 'Record' numbers the rows" in PlantTable.read(io_of("data log of an S7-1200")).said
 
 
 def test_lines_below_a_table_are_named():

@@ -82,3 +82,19 @@ def test_roles_are_told_by_behaviour_where_names_tell_none():
     table = roles_of(frame, ["a__4"])
     assert table["role"].tolist() == ["PV", "switch", "constant", "MODE"]
     assert set(table["role"]) <= set(ROLES)
+
+
+def test_words_of_other_languages_tell_roles_and_a_switch_of_feedwater_is_no_laboratory():
+    rng = np.random.default_rng(5)
+    moving = rng.standard_normal((5, N))
+    names = {"K__Ventil_Stellgröße": "OP", "K__Vanne_Sortie": "OP", "K__Valvula_Salida": "OP", "K__Druck_Istwert": "PV"}
+    frame = pd.DataFrame(dict(zip(names, moving, strict=False)) | {"10__LAB20AA101_XB01": (np.arange(N) // 70) % 2.0})
+    assert roles_of(frame)["role"].tolist() == [*names.values(), "switch"]
+
+
+def test_a_laboratory_of_its_own_has_no_seasons_or_trends():
+    values = np.full((N, 2), np.nan)
+    values[::250] = np.random.default_rng(3).normal(6, 0.2, (len(values[::250]), 2)).round(2)
+    frame = pd.DataFrame({"LAB__MOIST": values[:, 0], "LAB__ASH": values[:, 1], "P__x": np.arange(N) % 7 / 2})
+    kinds = check_plant(frame).findings.query("unit == 'LAB'")["kind"]
+    assert not {"season", "trend", "wandering", "level shift", "modes"} & set(kinds)

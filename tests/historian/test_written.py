@@ -164,14 +164,18 @@ REFUSED = {
     "one row": (with_lines(body=BODY[:1]), "The record has one row"),
     "decimal commas between commas": (with_lines(body=[x.replace(".", ",") for x in BODY]), "Are these decimal commas"),
     "a row that is too long": (with_lines(end=[BODY[0] + ",1,2"]), "different numbers of columns"),
-    "values with units": (text_of(frame=FRAME.map("{:.2f} bar".format)), "one number per cell, without its unit"),
+    "values and words": (text_of(frame=FRAME.map("{:.2f} each".format)), "one number per cell, without its unit"),
     "times without a date": (text_of(TIMES.strftime("%H:%M:%S")), "have no date.*'08:00:00'"),
     "dates both ways": (text_of(TIMES.strftime("%m/%d/%Y %H:%M:%S")), "dayfirst=False .--dayfirst, --no-dayfirst"),
     "times that are none": (text_of("soon"), "Cannot read the times .*Write them as"),
     "registers": (PLAIN.replace("mill.s", "4000").replace("kiln.s", "4001"), "No unit in .*leave other columns out"),
-    "a long table of other names": (
-        FRAME.assign(time=STAMPS).melt("time", var_name="Was").rename(columns={"value": "Wieviel"}).to_csv(index=False),
-        "a row for every value: its tags in 'Was' and its values in 'Wieviel'.*'tag' and 'value'",
+    "a long table with two numbers": (
+        FRAME.assign(time=STAMPS).melt("time", var_name="Was", value_name="Viel").assign(Rest=2.5).to_csv(index=False),
+        "a row for every value: its tags in 'Was' and its values in 'Viel', 'Rest'.*'tag' and 'value'",
+    ),
+    "a long table without a header": (
+        FRAME.assign(time=STAMPS).melt("time")[["variable", "time", "value"]].to_csv(index=False, header=False),
+        "has no header: its first line is mill.s0, 2026",
     ),
 }  # fmt: skip
 
@@ -186,6 +190,8 @@ def test_what_cannot_be_read_is_refused_with_what_to_do(mistake, tmp_path):
 def test_names_of_pi_have_their_server_off_and_units_of_several_tags():
     names, _ = unit_names([rf"\\PISRV\{unit}:TI{k}.PV" for unit in ("MILL", "KILN") for k in (1, 2)])
     assert list(names.values()) == ["MILL__TI1.PV", "MILL__TI2.PV", "KILN__TI1.PV", "KILN__TI2.PV"]
+    paths = [rf"\\AF\Plant\{unit}|{tag}" for unit in ("Mill", "Kiln") for tag in ("Power", "Speed|Setpoint")]
+    assert unit_names(paths)[0][paths[-1]] == r"Kiln__Speed\Setpoint"
     assert set(unit_names(["a.x", "b.y"])[0].values()) == {"a__x", "b__y"}
     assert unit_names(["P1TI1", "P2TI1"], "(P[0-9]+)(.+)")[0] == {"P1TI1": "P1__TI1", "P2TI1": "P2__TI1"}
 
