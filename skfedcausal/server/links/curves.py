@@ -165,7 +165,8 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, proce
             np.hstack([known, *Bent.of(known)(known, [slice(0, known.shape[1])])]) if few else known, N_LAGS
         )
     regressions = _Regressions(rows, slices)
-    told, found, unexplained = told or {}, {}, []
+    told, unexplained = told or {}, []
+    found: dict[tuple[int, int], _Found] = {}
     for unit in range(len(slices)):
         asked = [cause for effect, cause in told if effect == unit]
         of_effect, news = regressions.of_effect(unit, asked)
