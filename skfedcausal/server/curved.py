@@ -24,13 +24,12 @@ class Curves:
     """Kinks of columns, beyond what was seen too, and products of two columns, all less what is linear in them."""
 
     knots: np.ndarray  # (n_knots, m), even
-    bounds: np.ndarray  # (n_bounds, 2, m) in which the columns are held in products, of all with all
+    bounds: np.ndarray  # (n_bounds, 2, m) in which the columns are held in products
     lines: np.ndarray  # (1 + m, c)
     scale: np.ndarray  # (c,)
-    has_sizes: bool = False  # whether sizes of columns are factors of products too
 
     @classmethod
-    def of(cls, x, n_knots, tails=(0.0,), has_sizes=False):
+    def of(cls, x, n_knots, tails=(0.0,)):
         """Those of columns (n_samples, m), whose knots go on for half their range at both ends.
 
         In products they are held between quantiles, with each of some `tails` beyond them.
@@ -39,17 +38,15 @@ class Curves:
         wide = (high - low) / 2
         knots = np.linspace(low - wide, high + wide, 2 * n_knots)
         bounds = np.array([np.quantile(x, (tail, 1 - tail), axis=0) for tail in tails])
-        factors = _factors(x, bounds, has_sizes)
-        products = _products([[each.std(axis=0)[None] for each in pair] for pair in factors])
-        scale = np.concatenate([np.tile(x.std(axis=0), 2 * n_knots), *(one[0] for one in products)])
-        none = np.zeros((1 + x.shape[1], len(scale)))
-        plain = cls(knots, bounds, none, np.where(scale > 0, scale, np.inf), has_sizes)
+        held = [np.clip(x, *ends).std(axis=0)[None] for ends in bounds]
+        scale = np.concatenate([np.tile(x.std(axis=0), 2 * n_knots), *(one[0] for one in _products(held))])
+        plain = cls(knots, bounds, np.zeros((1 + x.shape[1], len(scale))), np.where(scale > 0, scale, np.inf))
         lines = np.linalg.lstsq(_with_level(x), plain(x), rcond=None)[0]
         return replace(plain, lines=lines)
 
     def __call__(self, x):
         kinks = np.maximum(x[:, None] - self.knots, 0.0).reshape(len(x), -1)
-        products = _products(_factors(x, self.bounds, self.has_sizes))
+        products = _products([np.clip(x, *ends) for ends in self.bounds])
         return np.hstack([kinks, *products]) / self.scale - _with_level(x) @ self.lines
 
     @property
@@ -117,23 +114,12 @@ class CurvedPlant:
         return np.hstack([_with_level(x), self.curves(x)]).reshape(*h.shape[:2], -1) @ plants
 
 
-def _factors(x, bounds, has_sizes):
-    """What is multiplied, by column: those held in the same bounds, or one in the widest and one in the narrowest.
-
-    And the size of one in the widest and one in the narrowest.
-    """
-    held = [np.clip(x, *ends) for ends in bounds]
+def _products(held):
+    """Products of two columns, (n_samples, n_pairs) for each: held in the same bounds, or in the first and the last."""
+    first, second = np.triu_indices(held[0].shape[1], 1)
     ends = {0, len(held) - 1}
-    found = [(one, other) for i, one in enumerate(held) for j, other in enumerate(held) if i == j or {i, j} == ends]
-    if has_sizes:
-        found += [(np.abs(held[0]), held[-1]), (held[-1], np.abs(held[0]))]
-    return found
-
-
-def _products(factors):
-    """Products of two columns, (n_samples, n_pairs) for each two factors."""
-    first, second = np.triu_indices(factors[0][0].shape[1], 1)
-    return [one[:, first] * other[:, second] for one, other in factors]
+    places = [(i, j) for i in range(len(held)) for j in range(len(held)) if i == j or {i, j} == ends]
+    return [held[i][:, first] * held[j][:, second] for i, j in places]
 
 
 def _with_level(x):

@@ -165,7 +165,8 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, proce
             np.hstack([known, *Bent.of(known)(known, [slice(0, known.shape[1])])]) if few else known, N_LAGS
         )
     regressions = _Regressions(rows, slices)
-    told, found, unexplained = told or {}, {}, []
+    told, unexplained = told or {}, []
+    found: dict[tuple[int, int], _Found] = {}
     for unit in range(len(slices)):
         asked = [cause for effect, cause in told if effect == unit]
         of_effect, news = regressions.of_effect(unit, asked)
@@ -210,7 +211,7 @@ class _Regressions:
         """
         now, n_pairs = self.now[:, self.slices[effect]], self.n_units * (self.n_units - 1)
         units = self.moments.chosen(effect, lambda width: chdtri(width, TUNING.curves_chance / n_pairs))
-        products = self._products(np.hstack([self.past[unit] for unit in (effect, *units)]), now)
+        products = self._products(effect, np.hstack([self.past[unit] for unit in (effect, *units)]), now)
         ends = self.unit_of[self.pairs[products]]
         units = sorted({*units, *ends.ravel().tolist()} - {effect})
         driven = [self._product(pair)[:, None] for pair in products]
@@ -267,13 +268,18 @@ class _Regressions:
         terms = Terms(coefficients, inverse, news, N_LAGS * width, width, pairs)
         return shape_of(terms, self.slices[unit].start, self.states, self.held, self.bent.of_column)
 
-    def _products(self, base, now):
-        """Products of factors of two units that matter beside a base, one after the other, as places in `pairs`."""
+    def _products(self, effect, base, now):
+        """Products of factors of two units that matter beside a base, one after the other, as places in `pairs`.
+
+        Of those with sizes the ones with a factor of the effect alone: others tell part of what noise hides of states.
+        """
         found: list[int] = []
         first, second = self.pairs.T
         has_size = second >= self.states.shape[1]
-        n_alike = np.where(has_size, has_size.sum(), (~has_size).sum())
+        is_own = has_size & (self.unit_of[self.pairs] == effect).any(axis=1)
+        n_alike = np.where(has_size, is_own.sum(), (~has_size).sum())
         limits = chdtri(now.shape[1], TUNING.curves_chance_of_products / n_alike)
+        limits[has_size & ~is_own] = np.inf
         while len(found) < TUNING.curves_most_products and len(self.pairs):
             square = base.T @ base
             square[np.diag_indices_from(square)] *= 1 + _RIDGE
@@ -284,8 +290,8 @@ class _Regressions:
             scores[scores < limits] = 0.0
             if not scores.any():
                 break
-            plain = np.where(has_size, 0.0, scores)  # first: a size tells part of what its state does
-            best = int((plain if plain.any() else scores).argmax())
+            of_states = np.where(has_size, 0.0, scores)  # first: a size tells part of what its state does
+            best = int((of_states if of_states.any() else scores).argmax())
             found.append(best)
             base = np.column_stack([base, self._product(best)])
         return found
@@ -342,12 +348,12 @@ class _Model:
 
 def _seen(slices, unexplained, process, noise):
     """Shares (2, n_units) of news and of states of unit variance that are no noise, see `_Regressions.power`."""
-    new = [
-        np.trace(np.linalg.solve(news, process[own, own])) / len(news)
+    shares = [
+        np.linalg.pinv(news, rcond=1e-10, hermitian=True) @ process[own, own]
         for own, news in zip(slices, unexplained, strict=True)
     ]
     clear = [1 - np.diag(noise)[own].mean() for own in slices]
-    return np.clip([new, clear], 0.0, 1.0)
+    return np.clip([[np.trace(share) / len(share) for share in shares], clear], 0.0, 1.0)
 
 
 def _told(found, power, alpha, by_lines):

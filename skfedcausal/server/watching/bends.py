@@ -104,7 +104,7 @@ class CurvedResponse:
         level = states[there].mean(axis=0)
         past, now = states[rows - 1] - level, states[rows] - level
         lines = np.hstack([states[rows - lag] - level for lag in range(1, len(A) + 1)])
-        curves = Curves.of(past, n_knots, _TAILS, has_sizes=True)
+        curves = Curves.of(past, n_knots, _TAILS)
         values = np.hstack([lines - lines.mean(axis=0), curves(past), now - now.mean(axis=0)])
         of_past = slices_of([lines.shape[1], len(curves.scale)])
         starts = tuple(np.unique(np.searchsorted(rows, record.starts)).tolist())
