@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from ..dynamics import Plant
 from ..estimation.estimate import estimate_plant
 from ..prediction import OperatingPoint

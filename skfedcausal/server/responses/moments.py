@@ -68,12 +68,11 @@ class Rows:
         a variance of 2 k. Of an input whose news has the excess kurtosis c, as where it moves in a few of T rows only,
         the variance is about 2 k + c k^2 / T, and the law is that of the chi-squared with this mean and variance.
         """
-        moments, k = self.moments, self.states.shape[1] * self.n_lags
-        less, left = (moments.inputs_left(with_scores=one) for one in (False, True))
-        T = moments.total[0][0, 0]
-        statistic = (less - left) / left * max(T - 1 - k - self.inputs.shape[1] * self.n_lags, 1)
-        tails = stats.kurtosis(np.diff(self.inputs, axis=0), axis=0).clip(0)
-        wider = 1 + 0.5 * tails * k / T
+        S, k, q = self.moments.total[0], self.states.shape[1] * self.n_lags, self.inputs.shape[1]
+        own, read, now = np.r_[0, 1 + k + q : len(S)], np.r_[1 : 1 + k], np.r_[1 + k : 1 + k + q]
+        less, left = (_left(S, now, used) for used in (own, np.r_[own, read]))
+        statistic = (less / left - 1) * max(S[0, 0] - 1 - k - q * self.n_lags, 1)
+        wider = 1 + 0.5 * stats.kurtosis(np.diff(self.inputs, axis=0), axis=0).clip(0) * k / S[0, 0]
         return stats.chi2.sf(statistic / wider, k / wider)
 
 
@@ -135,17 +134,9 @@ class Moments:
             C[np.ix_(np.concatenate([at_once, q + np.arange(p * q)]), own)] = found[1 + n * p :]
         return level, A, C
 
-    @property
-    def n_inputs(self):
-        """Inputs beside the scores."""
-        return (self.squares.shape[1] - 1 - self.n_states * self.n_lags) // (self.n_lags + 1)
 
-    def inputs_left(self, *, with_scores):
-        """Sums of squares that their own past leaves of inputs, with that of the scores or without, (q,)."""
-        S, _ = self.total
-        read, q = np.arange(1, 1 + self.n_states * self.n_lags), self.n_inputs
-        at = 1 + len(read) + np.arange(q)
-        used = np.concatenate([[0], np.arange(at[-1] + 1, len(S)), read if with_scores else []]).astype(int)
-        least = TUNING.moments_level_ridge * S[0, 0]
-        explained = linalg.solve(S[np.ix_(used, used)] + least * np.eye(len(used)), S[np.ix_(used, at)], assume_a="pos")
-        return np.maximum(np.diag(S)[at] - (S[np.ix_(used, at)] * explained).sum(axis=0), least)
+def _left(S, at, used):
+    """Sums of squares that a regression on some columns leaves of others; S has those of products."""
+    least = TUNING.moments_level_ridge * S[0, 0]
+    explained = linalg.solve(S[np.ix_(used, used)] + least * np.eye(len(used)), S[np.ix_(used, at)], assume_a="pos")
+    return np.maximum(np.diag(S)[at] - (S[np.ix_(used, at)] * explained).sum(axis=0), least)
