@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
-
 from ..dynamics import Plant
 from ..estimation.estimate import estimate_plant
 from ..prediction import OperatingPoint
@@ -22,7 +20,7 @@ def outdone_plant(record, messages, settings, budget, may_act):
     it is given up where it misses more than even the best regression on one lag, which more lags do not mend, unless
     the stage was so quick that there is nothing to save. Responses act in the row of an input where it may, unless it
     follows measurements: what a controller reads would pass for what its input does. Of such a plant it is asked how
-    controllers react, which only the plant tells: it is given up if it is not settled and misses twice as much.
+    controllers react, which only the plant tells: it has to miss at least twice as much.
 
     Parameters
     ----------
@@ -53,15 +51,10 @@ def outdone_plant(record, messages, settings, budget, may_act):
     found = chosen_lags(known, may_act)
     if found is None:
         return None
-    is_set = found.held_out.rows.moments.followed() <= TUNING.early_level / len(may_act)
+    is_set = found.held_out.rows.followed() <= TUNING.early_level / len(may_act)
     if is_set.any():
         found = chosen_lags(known, may_act & ~is_set)
     losses = losses_of(run.ahead, found, known)
-    return estimate if losses["plant"] > _least(first.is_spent, is_set.any(), found) * losses["responses"] else None
-
-
-def _least(is_spent, is_led, found):
-    """Times the loss of responses that a plant has to miss to be given up."""
-    if is_led:
-        return BEYOND_DOUBT if is_spent else np.inf
-    return TUNING.early_misses if is_spent else CLEARLY * found.one_lag
+    least = TUNING.early_misses if first.is_spent else CLEARLY * found.one_lag
+    least = max(least, BEYOND_DOUBT) if is_set.any() else least
+    return estimate if losses["plant"] > least * losses["responses"] else None
