@@ -157,7 +157,7 @@ class Subscription:
 
     async def _connected(self):
         self._ended.clear()
-        client = self._ua.Client(self._url)
+        client = self._ua.Client(self._url, timeout=TUNING.opcua_answer)
         if self._user is not None:
             client.set_user(self._user)
             client.set_password(self._password)

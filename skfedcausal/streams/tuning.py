@@ -27,6 +27,7 @@ class Tuning:
     mqtt_unsafe: int = 10  # messages without a word to the broker, which sends no more than 20 such as a rule
     mqtt_look: float = 0.05  # seconds between two looks whether rows have waited long enough
 
+    opcua_answer: float = 30.0  # seconds until a server that does not answer is lost: a report may be drawn meanwhile
     opcua_patience: float = 0.5  # seconds that a row waits for values of its time
     opcua_look: float = 0.05  # seconds between two looks at what came
     opcua_queued: int = 10_000  # values of a node that the server keeps between two messages
