@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...
 
+    class MadePlant(Bunch):
+        """What generators of faults give."""
+
+        data: dict[str, np.ndarray]
+
     class BaseEstimator:
         """Parameters, clones, metadata."""
 
@@ -62,4 +67,8 @@ else:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
     from sklearn.utils import Bunch
 
-__all__ = ["BaseEstimator", "Bunch", "ClassNamePrefixFeaturesOutMixin", "RegressorMixin", "TransformerMixin"]
+    MadePlant = Bunch
+
+__all__ = [
+    "BaseEstimator", "Bunch", "ClassNamePrefixFeaturesOutMixin", "MadePlant", "RegressorMixin", "TransformerMixin",
+]  # fmt: skip

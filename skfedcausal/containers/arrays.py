@@ -87,6 +87,7 @@ def column_names(X, what="X"):
     if not isinstance(X, pd.DataFrame):
         return None
     names = list(X.columns)
+    check_unique(names, f"columns of {what}")
     strings = [isinstance(name, str) for name in names]
     if not any(strings):
         return None
@@ -96,7 +97,6 @@ def column_names(X, what="X"):
             "Feature names are only supported if all input features have string names. Got "
             f"{listed(others)} among the columns of {what}; use X.columns = X.columns.astype(str)."
         )
-    check_unique(names, f"columns of {what}")
     return tuple(str(name) for name in names)
 
 

@@ -90,8 +90,6 @@ def _stacked_by_unit(columns, order, units, min_samples):
 
 def _check_names(estimator, X, columns, layout):
     """scikit-learn's check of a table's columns; where only their order is wrong, say how to put it right."""
-    if isinstance(X, pd.DataFrame):
-        check_unique(list(X.columns), "columns")
     try:
         validate_data(estimator, X, reset=layout is None, skip_check_array=True)
     except ValueError as error:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_discrete_lyapunov
-from sklearn.utils import Bunch
 
+from ..bases import MadePlant
 from ._validation import as_generator, check_count, require
 from .tuning import TUNING
 
@@ -50,7 +50,7 @@ def make_fault_plant(
     weather: float = 0.0,
     plant_state: int = 0,
     random_state: Any = None,
-) -> Bunch:
+) -> MadePlant:
     """Simulate units under control that act on each other, with a fault of one of eighteen kinds.
 
     Every unit has two states, four sensors and a valve. A controller of its own moves the valve by what the
@@ -142,7 +142,7 @@ def make_fault_plant(
     for first, last, unit in reversed(faults):
         target[first:last] = unit
     kind = "" if fault is None else "sensor" if fault in _SENSOR_FAULTS else "process"
-    return Bunch(
+    return MadePlant(
         data={name: readings[:, m] for m, name in enumerate(names)},
         inputs=None if set_points is None else {name: moves[:, m : m + 1] for m, name in enumerate(names)},
         target=target.astype(str),

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 from scipy.special import expit
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import check_random_state
 
+from ..bases import MadePlant
 from ..papers.numerics.lstm import LSTM, uniform_lstm
 from ..statespace.networks import FeedForward
 from ._validation import check_known
@@ -30,7 +31,7 @@ def make_nonlinear_plant(
     dynamics: str = "cycle",
     plant_state: int = 0,
     random_state: Any = None,
-) -> Bunch:
+) -> MadePlant:
     """Units on noisy limit cycles that push each other, with sustained faults at random units.
 
     Parameters
@@ -130,7 +131,7 @@ def make_nonlinear_plant(
         if t >= 0:
             states[t] = x
     noise = [sensor_noise * rng.standard_normal((n_samples, n_sensors)) for _ in names]
-    return Bunch(
+    return MadePlant(
         data={name: h[m].value(states[:, m]) + noise[m] for m, name in enumerate(names)},
         target=target.astype(str),
         faults=faults,
