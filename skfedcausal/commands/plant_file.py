@@ -14,6 +14,7 @@ from ..federation.policy import ExactStatesWarning
 from ..historian.databases import is_address, without_password
 from ..historian.fixes import NAMES
 from ..historian.reading import Reading
+from ..historian.roles import seldom_seen
 from ..historian.table import PlantTable
 from ..optional import import_optional
 from ..server.likelihood import LikelihoodServer
@@ -220,11 +221,15 @@ def row_at(text, index):
 
 
 def moving(plant):
-    """The plant without columns that never change."""
-    kept = [column for column in plant.frame if plant.frame[column].nunique() > 1]
-    left = [column for column in plant.frame if column not in kept]
+    """The plant without columns that never change, or have a value now and then only, as of a laboratory."""
+    moves = {column: plant.frame[column].nunique() > 1 for column in plant.frame}
+    seldom = [column for column in seldom_seen(plant.frame) if moves[column]]
+    kept = [column for column in moves if moves[column] and column not in seldom]
+    left = [column for column in moves if not moves[column]]
     if left:
         print(f"Left out because they never change: {listed(left, 8, quoted=False)}")
+    if seldom:
+        print(f"Left out because few rows have a value of them: {listed(seldom, 8, quoted=False)}")
     if not kept:
         raise FileError("No column changes: there is nothing to learn.")
     return plant.with_columns(kept)

@@ -68,6 +68,11 @@ def coarse_counters(frame, counters):
     return [name for name in counters if (rise[name] > 0).sum() < TUNING.roles_often * rise[name].notna().sum()]
 
 
+def seldom_seen(frame):
+    """Columns that have a value in so few rows that nothing is learned from them, as those of a laboratory."""
+    return [name for name in frame if frame[name].notna().mean() < TUNING.roles_seldom]
+
+
 def rates(frame, counters):
     """A frame with the rise from row to row in place of some counters.
 

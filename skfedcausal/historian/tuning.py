@@ -37,6 +37,7 @@ class Tuning:
     # share of rows without a value from which on a tag that comes at even distances is of a laboratory
     roles_sparse: float = 0.5
     roles_often: float = 0.5  # share of the rows in which a counter rises whose rate is a measurement
+    roles_seldom: float = 0.01  # share of the rows with a value, below which a column is left out of a fit
     roles_row: int = 10  # rows between two of its values, at least
 
     steps_month: float = 27 * 86400.0  # seconds, which months are longer than

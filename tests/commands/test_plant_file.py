@@ -10,6 +10,7 @@ import pytest
 from skfedcausal import PlantTable
 from skfedcausal.__main__ import main
 from skfedcausal.commands.inputs import with_columns
+from skfedcausal.commands.plant_file import moving
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.historian.naming import unit_names
 
@@ -30,6 +31,14 @@ def plant_csv(tmp_path_factory):
     times = pd.date_range("2026-03-01", periods=2000, freq="10s", name="time")
     X.set_axis(times).rename(columns=lambda name: name.replace("__", ".")).to_csv(path)
     return path
+
+
+def test_columns_with_a_value_now_and_then_are_left_out_of_every_question(capsys):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((900, 2)), columns=["mill__x", "kiln__y"]).assign(LAB__ash=np.nan)
+    frame.loc[::300, "LAB__ash"] = [6.1, 6.3, 5.9]
+    assert moving(PlantTable.read(frame)).units == ("mill", "kiln")
+    assert "Left out because few rows have a value of them: LAB__ash" in capsys.readouterr().out
 
 
 @pytest.mark.medium
