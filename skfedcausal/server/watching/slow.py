@@ -176,7 +176,7 @@ class SlowWatch:
 
         What is followed of a level moves in a row, and its rows did not.
         """
-        return state._replace(states=state.states - state.there * self.coordinates.moved(moved, off))
+        return SlowState(state.states - state.there * self.coordinates.moved(moved, off), *state[1:])
 
     @staticmethod
     def _last(state):
