@@ -10,6 +10,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer
+from skfedcausal.federation import ExactStatesWarning
 
 _GUIDE = Path(__file__).parent.parent / "docs" / "errors.rst"
 
@@ -86,6 +87,7 @@ def test_quoted_convergence_warning(guide):
     """Numbers differ from record to record."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ExactStatesWarning)
         estimator = FederatedGrangerEstimator(
             server=LikelihoodServer(options=LikelihoodOptions(max_iter=1, sparsity=None))
         )
