@@ -22,6 +22,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.input_checks import InputsNotSeparableError
+from skfedcausal.server.links.curves import UNTESTED
 
 NAMES = ("unit0", "unit1", "unit2")
 
@@ -183,7 +184,8 @@ def test_a_unit_without_noise_of_its_own_is_learned(missing):
     X = {f"unit{m}": np.outer(x[:, m], [1, 0.5, -1]) + 0.3 * rng.standard_normal((400, 3)) for m in (0, 1)}
     X = {name: np.where(rng.random(Y.shape) < missing, np.nan, Y) for name, Y in X.items()}
     est = FederatedCounterfactualEstimator().fit(X, inputs={"unit0": u[:, :1], "unit1": u[:, 1:]})
-    assert set(est.links_.verdict) == {"no influence"}
+    links = est.links_  # what a curve adds to a unit without news of its own would drown in its sensors' noise
+    assert (links.verdict.eq("no influence") | links.because.eq(UNTESTED)).all()
     effect = est.counterfactual("unit1", 0.0, 1.0, horizon=2)
     np.testing.assert_allclose(effect["unit1__x0"], [0.5, 0.8], rtol=0.1)
 

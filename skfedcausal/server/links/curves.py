@@ -398,7 +398,7 @@ def _centred(columns):
 # -- the table of links ------------------------------------------------------------------------------------------
 
 
-def with_curves(links, record, alpha, process, margin):
+def with_curves(links, record, alpha, process):
     """A table of links with what curves tell where lines tell less, and one of their shapes.
 
     P-values of what curves tell are those beyond the line. Shapes are those of all pairs whose p-value says that the
@@ -416,10 +416,8 @@ def with_curves(links, record, alpha, process, margin):
     straight = told_links(links[links["kind"] == "state"]).itertuples()
     pairs = {(place[link.effect], place[link.cause]): link.same_row for link in straight}
     series, slices, starts, known = rows_of(record)
-    noise, moves = block_diag(*record.scores.noise), np.diag(process) > margin**2 * series.var(axis=0)
+    noise = block_diag(*record.scores.noise)
     found = curves(series, slices, starts, known, alpha, pairs, process, noise)
-    # curves are part of what is new: where that is less than the margin, no curve of its size was missed
-    is_open = (found.power < TUNING.curves_power) & np.array([[moves[own].any()] for own in slices])
     for row, link in zip(links.index, links.itertuples(), strict=True):
         at = place[link.effect], place[link.cause]
         told = found.verdict[at]
@@ -430,7 +428,7 @@ def with_curves(links, record, alpha, process, margin):
             table.loc[row, "evidence"] = np.fmax(link.evidence, found.evidence[at])
             if not told and link.verdict in ("no influence", "negligible"):
                 table.loc[row, ["verdict", "because", "basis"]] = "cannot tell", UNSURE, "curves"
-        elif link.kind == "state" and link.verdict == "no influence" and is_open[at]:
+        elif link.kind == "state" and link.verdict == "no influence" and found.power[at] < TUNING.curves_power:
             table.loc[row, ["verdict", "because", "basis"]] = "cannot tell", UNTESTED, "curves"
         if link.kind != "state" or not told or link.verdict in (told, "influence"):
             continue
