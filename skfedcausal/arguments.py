@@ -300,6 +300,8 @@ def rows_of_numbers(X, name="X"):
     try:
         yield
     except (TypeError, ValueError) as error:
+        if np.iscomplexobj(X):  # of which the check says enough
+            raise
         try:
             np.asarray(X, dtype=float)
         except (TypeError, ValueError):

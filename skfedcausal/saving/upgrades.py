@@ -6,6 +6,7 @@ the new state of the old one. Attributes that are added with a default of their 
 
 from collections.abc import Callable
 
+from ..server.watching.operating import Drifting
 from ..statespace.segments import Change
 
 SCHEMA = 1  # of the document
@@ -22,5 +23,6 @@ UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {
         lambda state: state | {"outside_dims": state["_outside_dims"], "share": 0.5},
         lambda state: state | {"is_long": state["share"] == 0.5},
     ),
+    "StreamState": (lambda state: {"drifting": Drifting()} | state,),
     "WatchedOperatingPoint": (lambda state: state | {"states": 0.0 * state["predicted"]},),
 }

@@ -557,7 +557,8 @@ class RootCauseServer:
         at_absent = absent[:, self._causes[int(probability.argmax())]].mean(axis=0).max(initial=0.0)
         probability = probability * (1 - TUNING.detector_absent * at_absent)
         from_outside = not noticed and self.posterior.nominal.is_moved_from_outside
-        return np.minimum(probability, TUNING.slow_surest) if from_outside else probability
+        surest = TUNING.slow_surest if from_outside else 1.0
+        return probability * (surest / max(probability.max(), surest))  # roots keep their order
 
 
 def first_rows(above, begin):
