@@ -83,6 +83,8 @@ def test_a_file_with_holes_is_in_memory_once(plant, monkeypatch):
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 def test_what_is_too_large_is_said_before_it_is_read(form, tmp_path, monkeypatch):
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
     frame = pd.DataFrame({f"P1.T{k}": np.arange(500) % 7 / 2 for k in range(4)})
     frame.index = pd.date_range("2026-03-01", periods=500, freq="1s", name="time")
     getattr(frame, f"to_{form}")(tmp_path / "plant.file")

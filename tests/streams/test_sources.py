@@ -175,6 +175,7 @@ def test_a_table_is_followed_from_a_place_that_was_kept(plant, tmp_path):
 @pytest.mark.parametrize("kind", ["DATETIME", "TIMESTAMP", "NUMERIC", "BOOLEAN"])
 def test_sqlite_keeps_what_was_written_whatever_the_type_of_a_column(tmp_path, kind):
     """Times with a zone, words, bytes and rows without a number: the stream ends, and good rows come once."""
+    pytest.importorskip("sqlalchemy")
     path, good = tmp_path / "live.db", 5
     with closing(sqlite3.connect(path)) as base, base:
         base.execute(f"CREATE TABLE plant (id INTEGER, time {kind}, mill__x {kind})")
