@@ -10,7 +10,7 @@ import numpy as np
 from ..callers import warn
 from ..containers.arrays import n_moving
 from ..containers.layout import listed
-from ..federation.policy import ExactStatesWarning
+from ..federation.policy import ExactStatesWarning, tells_exactly
 from ..federation.transport import Site
 from ..privacy.gaussian import bounds_of
 from ..privacy.noise import into_ball
@@ -109,7 +109,7 @@ def warn_of_exact_states(plant, slices):
     """Names of units whose states, at `slices` of the plant's, tell their sensors exactly; a warning names them."""
     sizes = {name: part.stop - part.start for name, part in slices.items()}
     records = dict(zip(plant.names, plant.outputs, strict=True))
-    exact = [name for name, n_states in sizes.items() if 0 < n_moving(records[name]) <= n_states]
+    exact = [name for name, n_states in sizes.items() if tells_exactly(n_states, n_moving(records[name]))]
     if exact:
         warn(
             f"The states of {listed(exact, 4)} are as many as the sensors that move: whoever receives them can compute "

@@ -1,6 +1,6 @@
 """``python -m skfedcausal plan``: what a site would send and accept, before anything is sent."""
 
-from ..federation.policy import SitePolicy
+from ..federation.policy import SitePolicy, tells_exactly
 from ..federation.site_ledger import read_ledger
 from ..message.packet import NOTHING
 from ..message.requests import FitRequest
@@ -75,7 +75,7 @@ def _worst_case(worker, packet, n_sensors, settings):
     n_inputs = 0 if inputs is None or settings.one_way else inputs.shape[1]  # nobody asks for their law one-way
     about = {"monitored": settings.is_monitored, "n_records": n_records, "n_inputs": n_inputs}
     worst = policy.worst_case(states, n_sensors, **about)
-    refused = settings.privacy is None and 0 < n_sensors <= states and not settings.policy.allow_exact
+    refused = settings.privacy is None and tells_exactly(states, n_sensors) and not settings.policy.allow_exact
     return {**vars(worst), "words": worst.in_words(), "inputs": inputs is not None, "refused": refused}
 
 

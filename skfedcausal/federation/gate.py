@@ -51,8 +51,8 @@ class Gate:
         What is answered. None: one fit, in one round, of the first run.
     account : callable, default=None
         Gives the head of the site's account of privacy, for the ledger.
-    n_sensors : int, default=None
-        Sensors of the record that move: as many states leave only where the policy has `allow_exact`. None where
+    n_sensors : int, default=0
+        Sensors of the record that move: as many states leave only where the policy has `allow_exact`. 0 where
         states cannot tell the record.
 
     Raises
@@ -97,7 +97,7 @@ class Gate:
         after=None,
         policy=None,
         account=None,
-        n_sensors=None,
+        n_sensors=0,
     ):
         self.name = name
         self.worker = worker

@@ -62,6 +62,11 @@ class ExactStatesWarning(UserWarning):
     """
 
 
+def tells_exactly(n_states, n_sensors):
+    """Whether the sensors of a unit that move follow from its states exactly; what stands still tells nothing."""
+    return 0 < n_sensors <= n_states
+
+
 class PolicyError(RuntimeError):
     """What a site's policy does not allow; nothing was computed or sent.
 
@@ -335,7 +340,7 @@ class SitePolicy:
             self._refuse(site, "rounds", op)
 
     def check_answer(
-        self, site: str, question: "Packet", answer: "Packet", answered: Answered, n_sensors: int | None = None
+        self, site: str, question: "Packet", answer: "Packet", answered: Answered, n_sensors: int = 0
     ) -> None:
         """Refuse to send an answer that is about too much, or about too few rows.
 
@@ -345,8 +350,8 @@ class SitePolicy:
         question, answer : Packet
         answered : Answered
             What was answered before in this run.
-        n_sensors : int, optional
-            Sensors of the record that move, None where states cannot tell them: under noise, or without a record.
+        n_sensors : int, default=0
+            Sensors of the record that move, 0 where states cannot tell them: under noise, or without a record.
 
         Raises
         ------
@@ -359,7 +364,7 @@ class SitePolicy:
             most = getattr(self, rule)
             if most is not None and number > most:
                 self._refuse(site, rule, question.op)
-        if n_sensors is not None and states >= n_sensors and not self.allow_exact:
+        if tells_exactly(states, n_sensors) and not self.allow_exact:
             self._refuse(site, "allow_exact", question.op)
         numbers = sum(array.size for array in arrays.values())
         if answer.op == "law" and not self._lifts(question.op) and answered.tell_rows(numbers):

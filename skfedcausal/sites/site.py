@@ -121,12 +121,12 @@ class SiteSettings:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
         record = self.record()
         self._check_policy(record.shape[0])
-        columns, fingerprint, noise, n_sensors = record.columns, record.fingerprint, "none", None
+        columns, fingerprint, noise, n_sensors = record.columns, record.fingerprint, "none", 0
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(record))
             if self.secure_sums is not None:
                 worker = self.secure_sums.around(worker, self.home)
-            n_sensors = record.n_moving or None  # what stands still tells nothing
+            n_sensors = record.n_moving
         else:  # nothing that answers ever sees the records themselves
             check_owner(self.home, self.name)
             check_account(self.home)

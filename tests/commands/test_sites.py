@@ -62,6 +62,12 @@ def server(folder, more=""):
     )
 
 
+def plan_of(settings, capsys):
+    """What `plan` says of a settings file."""
+    assert main(["plan", str(settings)]) == 0
+    return capsys.readouterr().out
+
+
 def told(capsys):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
@@ -212,8 +218,7 @@ def test_plan_shows_the_policy_and_the_worst_case(plant, capsys):
     assert plan["policy"] == "operations fit; 1 rounds; the first run"
     assert (plan["worst_case"]["rank"], plan["worst_case"]["n_sensors"], plan["worst_case"]["exact"]) == (4, 8, False)
     site(plant, "mill", 'run = "march"\n[policy]\noperations = ["refine"]\nrounds = 4\ntotal_bytes = 99999\n')
-    assert main(["plan", str(plant / "mill.toml")]) == 0
-    text = capsys.readouterr().out
+    text = plan_of(plant / "mill.toml", capsys)
     assert "operations refine; 4 rounds; runs march; total_bytes 99999" in text
     assert "8 of 8 projections of every row: EXACT." in text
     assert "Never" not in text
@@ -224,11 +229,10 @@ def test_plan_shows_the_policy_and_the_worst_case(plant, capsys):
 
 def test_plan_says_that_states_which_tell_the_record_are_refused(plant, capsys):
     pd.read_csv(plant / "mill.csv").iloc[:, :2].to_csv(plant / "mill.csv", index=False)
-    assert main(["plan", str(plant / "mill.toml")]) == 0
-    assert "The policy refuses to send it: the states are as many as the sensors" in capsys.readouterr().out
+    text = plan_of(plant / "mill.toml", capsys)
+    assert "The policy refuses to send it: the states are as many as the sensors" in text
     site(plant, "mill", "[policy]\nallow_exact = true\n")
-    assert main(["plan", str(plant / "mill.toml")]) == 0
-    text = capsys.readouterr().out
+    text = plan_of(plant / "mill.toml", capsys)
     assert "as many states as sensors" in text
     assert "1 of 1 projections of every row: EXACT" in text
     assert "refuses" not in text

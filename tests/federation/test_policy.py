@@ -267,7 +267,7 @@ def test_states_that_tell_every_sensor_leave_only_where_the_policy_allows_it(tmp
     assert (refused.op, refused.scalars["kind"], refused.scalars["detail"]) == ("error", "policy", "allow_exact")
     assert "`allow_exact = true` in its [policy]" in gate.ledger.entries()[-2]["reason"]
     assert max(entry["n_bytes"] for entry in gate.ledger.entries() if entry["event"] == "sent") < 1000
-    sent = {"allowed": {"allow_exact": True}, "noised": {"n_sensors": None}, "of three": {"n_sensors": 3}}
+    sent = {"allowed": {"allow_exact": True}, "noised": {"n_sensors": 0}, "of three": {"n_sensors": 3}}
     for home, how in sent.items():
         assert states_of_two_sensors(tmp_path / home, **how)[0].op == "states"
 
