@@ -72,7 +72,7 @@ class Sender:
         except BrokenExecutor:
             warn(
                 "A process that learned a part of the plant was killed, by the system for want of memory perhaps; its "
-                "part is learned in this process. The result is the same. Give fewer processes (n_jobs).",
+                "part is learned in this process. The result is the same. Give fewer processes (n_jobs)."
             )
             return [function(*arguments) for function, *arguments in [*sent_calls, *calls]]
 

@@ -77,9 +77,7 @@ def parser_for(command, description):
     )
     reader.add_argument("--query", metavar="SQL", help="what to read from a database with several tables")
     reader.add_argument(
-        "--roles",
-        metavar="FILE",
-        help="CSV of tag roles (column, role): roles.csv of an earlier run, corrected",
+        "--roles", metavar="FILE", help="CSV of tag roles (column, role): roles.csv of an earlier run, corrected"
     )
     reader.add_argument("--every", help="time step, for example 10s; default: that of the file")
     reader.add_argument("--tz", help="time zone of the plant, for example Europe/Berlin")

@@ -16,24 +16,8 @@ from ._truth import LevelShift, PlantTruth
 from ._water import load_batadal, load_skab
 
 __all__ = [
-    "FAULT_KINDS",
-    "LevelShift",
-    "PlantTruth",
-    "cross_client_columns",
-    "discrete_columns",
-    "load_batadal",
-    "load_causrca",
-    "load_hai",
-    "load_skab",
-    "load_swat",
-    "load_sysid",
-    "load_tep",
-    "make_fault_plant",
-    "make_granger_plant",
-    "make_historian_exports",
-    "make_messy_export",
-    "make_nonlinear_plant",
-    "prepare_hai",
-    "prepare_records",
-    "prepare_swat",
-]
+    "FAULT_KINDS", "LevelShift", "PlantTruth", "cross_client_columns", "discrete_columns", "load_batadal",
+    "load_causrca", "load_hai", "load_skab", "load_swat", "load_sysid", "load_tep", "make_fault_plant",
+    "make_granger_plant", "make_historian_exports", "make_messy_export", "make_nonlinear_plant", "prepare_hai",
+    "prepare_records", "prepare_swat",
+]  # fmt: skip

@@ -10,7 +10,7 @@ from ..bases import Bunch
 from ._records import check_list, locate, plant_record, root_in_each_row, source_of
 from ._validation import check_interval, check_known
 
-_FILES = ("normal_runs.csv.gz", "fault_runs.csv.gz", "labels.csv", "all_nodes.csv", "all_edges.csv")
+_CAUSRCA_FILES = ("normal_runs.csv.gz", "fault_runs.csv.gz", "labels.csv", "all_nodes.csv", "all_edges.csv")
 _EVENTS = {"normal": "normal_runs", "faults": "fault_runs"}
 _ROOTS = {"hydraulics": "Hydraulics", "coolant": "Coolant", "probe": "MeasuringProbe"}
 
@@ -94,7 +94,7 @@ def load_causrca(
     check_known(subset, tuple(_EVENTS), "subset")
     period = check_interval(period, "period")[0]
     source = source_of("causrca")._replace(period=period)
-    files = locate(path, _FILES, source)
+    files = locate(path, _CAUSRCA_FILES, source)
     nodes = pd.read_csv(files["all_nodes"]).rename(columns={"label": "column"})
     nodes = nodes[["column"]].assign(client=nodes["path"].str.split("/").str[1])
     events = _read_events(files[_EVENTS[subset]])
@@ -111,7 +111,7 @@ def load_causrca(
         tables,
         _variables(nodes, events),
         source,
-        target=np.concatenate([_target(*each, period, labels) for each in zip(runs, tables, strict=True)]),
+        target=np.concatenate([_causrca_target(*each, period, labels) for each in zip(runs, tables, strict=True)]),
         labels=labels,
         runs=runs,
         graph=_graph(files["all_edges"], names),
@@ -157,7 +157,7 @@ def _held(events, end, period):
     return table.reindex(grid, method="ffill")
 
 
-def _target(run, table, period, labels):
+def _causrca_target(run, table, period, labels):
     """Root client of the run's fault in each row."""
     fault = labels[labels["run"] == run]
     roots = fault["root_client"].map(lambda root: _ROOTS.get(root, root))

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import Bunch
 
+from ..bases import Bunch
 from ._validation import check_known
 
 

@@ -10,7 +10,7 @@ from ..bases import Bunch
 from ._records import check_list, locate, plant_record, root_in_each_row, source_of
 from ._validation import check_known
 
-_FILES = ("tep.npz", "variables.csv", "faults.csv", "topology.csv")
+_TEP_FILES = ("tep.npz", "variables.csv", "faults.csv", "topology.csv")
 
 
 def load_tep(
@@ -92,7 +92,7 @@ def load_tep(
     """
     check_known(analysers, (False, True, "sparse"), "analysers")
     source = source_of("tep")
-    files = locate(path, _FILES, source)
+    files = locate(path, _TEP_FILES, source)
     variables, faults = pd.read_csv(files["variables"]), pd.read_csv(files["faults"])
     if not analysers:
         variables = variables[variables["role"] != "analyser"]
@@ -106,7 +106,7 @@ def load_tep(
         variables,
         source,
         inputs=inputs,
-        target=np.concatenate([_target(*each, faults) for each in zip(records, tables, strict=True)]),
+        target=np.concatenate([_tep_target(*each, faults) for each in zip(records, tables, strict=True)]),
         records=records,
         faults=faults,
         topology=pd.read_csv(files["topology"]),
@@ -121,7 +121,7 @@ def _without_held_values(table, variables, period):
     return table
 
 
-def _target(record, table, faults):
+def _tep_target(record, table, faults):
     """Root client of the active fault in each row of a record."""
     number, is_test = int(record[1:].removesuffix("_te")), record.endswith("_te")
     known = faults[faults["fault"] == number]

@@ -9,23 +9,8 @@ from .shapes import LinkShapeDisplay
 from .trends import TrendDisplay
 
 __all__ = [
-    "EffectDisplay",
-    "FalseAlarmDisplay",
-    "ImpactDisplay",
-    "IncidentDisplay",
-    "LinkGraphDisplay",
-    "LinkMapDisplay",
-    "LinkMatrixDisplay",
-    "LinkShapeDisplay",
-    "LossDisplay",
-    "PrivacyCurveDisplay",
-    "ResidualDisplay",
-    "ResponseDisplay",
-    "SpectrumDisplay",
-    "StateCorrelationDisplay",
-    "TagDisplay",
-    "TransferFunctionDisplay",
-    "TrendDisplay",
-    "ValidityDisplay",
-    "link_communities",
-]
+    "EffectDisplay", "FalseAlarmDisplay", "ImpactDisplay", "IncidentDisplay", "LinkGraphDisplay", "LinkMapDisplay",
+    "LinkMatrixDisplay", "LinkShapeDisplay", "LossDisplay", "PrivacyCurveDisplay", "ResidualDisplay",
+    "ResponseDisplay", "SpectrumDisplay", "StateCorrelationDisplay", "TagDisplay", "TransferFunctionDisplay",
+    "TrendDisplay", "ValidityDisplay", "link_communities",
+]  # fmt: skip

@@ -131,6 +131,7 @@ class FederatedEstimator(
     _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
     _needs_rows = True  # whether a fit is more than what sums of products over rows tell
+    _asked_kind = cast(Any, Asked)
     _leaves_out_still_units = False  # a unit that never moved is news when it does, or has inputs that others follow
     _place = cast(Any, None)  # where a plant that is learned batch by batch stands
     _channel = cast(Any, None)  # to the sites that a plant was learned from
@@ -314,10 +315,7 @@ class FederatedEstimator(
         self.lost_units_ = pd.DataFrame(lost, columns=["unit", "round", "operation", "reason"])
         if lost:
             units = listed(dict.fromkeys(self.lost_units_["unit"]))
-            warn(
-                f"The fit went on without some answers of {units}; `lost_units_` says which and why.",
-                LostUnitWarning,
-            )
+            warn(f"The fit went on without some answers of {units}; `lost_units_` says which and why.", LostUnitWarning)
 
     def _new_server(self):
         server = self._parts()["server"] if self.server is None else seeded(self.server, self.random_state)
@@ -329,9 +327,7 @@ class FederatedEstimator(
         return server
 
     def _transport(self, sites):
-        if self.transport is None:
-            return InProcessTransport(sites, n_jobs=self.n_jobs)
-        return self.transport(sites)
+        return InProcessTransport(sites, n_jobs=self.n_jobs) if self.transport is None else self.transport(sites)
 
     def _exchange(self, transport, ledger, *, dealer=None, **settings):
         if dealer is not None:
@@ -460,7 +456,7 @@ class FederatedEstimator(
     @property
     def asked_(self):
         """What functions of :mod:`skfedcausal.inspection` reach of the estimator."""
-        return Asked(**self._ways_in())
+        return self._asked_kind(**self._ways_in())
 
     def _ways_in(self):
         at_sites = self._channel is not None
@@ -594,9 +590,7 @@ class FederatedEstimator(
     def _silent(self, name, lengths, const=False):
         """What stands in for a late unit, whose inputs are taken to be at their level."""
         own = getattr(self.server_, "input_slices_", {}).get(name, slice(0, 0))
-        U = None
-        if own.stop > own.start:
-            U = np.tile(self.server_.input_level_[own], (sum(lengths), 1))
+        U = np.tile(self.server_.input_level_[own], (sum(lengths), 1)) if own.stop > own.start else None
         return StateMessage.silent(self._state_sizes[name], lengths, U, const)
 
     # -- tables ----------------------------------------------------------------------------------

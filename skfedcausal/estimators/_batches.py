@@ -43,7 +43,7 @@ class Place(NamedTuple):
         if len(index) and (index.tz is None) == (self.last.tz is None) and index[0] <= self.last:
             warn(
                 f"The batch begins at {index[0]}, and rows up to {self.last} were learned from already. It is learned "
-                "as an episode of its own; rows that come twice count twice.",
+                "as an episode of its own; rows that come twice count twice."
             )
 
     def goes_on(self, index):
@@ -78,13 +78,7 @@ class BatchLearning(FederatedEstimator):
 
     @where_server("partial_fit")
     def partial_fit(
-        self,
-        X: Record,
-        y: None = None,
-        *,
-        inputs: Inputs = None,
-        lengths: Lengths = None,
-        forget: float | None = None,
+        self, X: Record, y: None = None, *, inputs: Inputs = None, lengths: Lengths = None, forget: float | None = None
     ) -> Self:
         """Learn the plant from one more batch of rows, whose sums are added to those of the batches before.
 
@@ -219,7 +213,7 @@ class BatchLearning(FederatedEstimator):
         """Begin after `fit`: with its units' models, and without its rows, of which nothing was kept."""
         warn(
             "The rows of `fit` are not counted: no sums of them were kept. Units continue with the models that they "
-            "have. Begin with `partial_fit` for all rows to count.",
+            "have. Begin with `partial_fit` for all rows to count."
         )
         check_batches(self.server_)
         return Place()
@@ -285,7 +279,7 @@ class BatchLearning(FederatedEstimator):
             warn(
                 f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch "
                 "clearly worse than those that they were learned from. `inspection.renew` lets them identify others in "
-                "the next batch, and a new run those at sites.",
+                "the next batch, and a new run those at sites."
             )
 
     # -- what estimators add -----------------------------------------------------------------------

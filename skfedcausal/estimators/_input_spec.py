@@ -323,7 +323,7 @@ class Instruments:
         if len(weak):
             warn(
                 f"The instruments of {listed(weak)} hardly move them (see `instruments_`): effects of these inputs are "
-                "poorly known, and not free of a hidden cause. Give rows in which the instruments move.",
+                "poorly known, and not free of a hidden cause. Give rows in which the instruments move."
             )
         return cls(pairs, laws, table)
 

@@ -46,7 +46,7 @@ class PlantInputs:
             warn(
                 f"Inputs {listed(constant)} never move within an episode and are left out: their effect cannot be "
                 "learned from this record. Give rows in which they move (and rows after that, on which they act), or "
-                "do not declare them as inputs.",
+                "do not declare them as inputs."
             )
         return cls(units, names, active, low, high)
 
@@ -117,7 +117,7 @@ class PlantInputs:
                 asked = f"{low:.4g}" if low == high else f"values from {low:.4g} to {high:.4g}"
                 warn(
                     f"Input {self.names[k]!r} is asked for {asked}, but was only "
-                    f"seen from {self.low[k]:.4g} to {self.high[k]:.4g}: the answer extrapolates.",
+                    f"seen from {self.low[k]:.4g} to {self.high[k]:.4g}: the answer extrapolates."
                 )
 
     def table(self, excitation):
@@ -152,7 +152,7 @@ def _warn_of_excitation(table):
         warn(
             f"Inputs {listed(hardly)} hardly move on their own: other inputs and the states explain all but "
             f"{TUNING.inputs_hardly:.1%} of their variance. Their effects are poorly known; look at the standard "
-            "errors.",
+            "errors."
         )
 
 
@@ -162,7 +162,7 @@ def _warn_of_feedback(server):
         warn(
             f"Inputs of {listed(controlled)} depend on measurements (see `feedback_`). The likelihood given "
             "the inputs stays valid and standard errors of effects come from its observed curvature; choose "
-            "by `loops` whether the controllers respond in counterfactuals.",
+            "by `loops` whether the controllers respond in counterfactuals."
         )
 
 
@@ -176,7 +176,7 @@ def _warn_of_hidden_causes(server):
         f"Inputs move with measurements of other units that they cannot have caused: {listed(pairs)}. A hidden cause "
         "of both looks like that, or a controller that reads the other unit. With a hidden cause the effects of these "
         "inputs are wrong by more than their bands say: ask `inspection.sensitivity` how strong it must be to void "
-        "them, and give what else moves the input (its set point) in `instruments`.",
+        "them, and give what else moves the input (its set point) in `instruments`."
     )
 
 
@@ -189,7 +189,7 @@ def _warn_of_timing(server, known, words):
         warn(
             f"Inputs {listed(early)} are said to be set before their row is measured (sampled='before') and depend "
             "on measurements. That is right for a controller that reads the row before; of one that reads its own "
-            "row the plant takes the answer for an effect: say sampled='after' for those.",
+            "row the plant takes the answer for an effect: say sampled='after' for those."
         )
 
 

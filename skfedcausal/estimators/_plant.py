@@ -30,6 +30,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
 
     _needed: dict[str, bool] = {"tests_links": True}  # of a server, and what a server means that says nothing of it
     _acting: tuple[str, ...] = ("lag_transitions_",)  # attributes that hold what acts on the states
+    _asked_kind = AskedPlant
 
     def _new_server(self):
         server = super()._new_server()
@@ -61,22 +62,9 @@ class PlantEstimator(LinkQuestions, BatchLearning):
             self._links = undecided(_in_plant_time(links, self._row_time), self._undecidable)
         return self._links
 
-    @property
-    def asked_(self):
-        """What functions of :mod:`skfedcausal.inspection` reach of the estimator."""
-        return AskedPlant(**self._ways_in())
-
     def _ways_in(self):
-        return super()._ways_in() | {
-            "check_rows": self._check_rows,
-            "learned_from": self._taught,
-            "next_batches": self._next_batches,
-            "renew": self._renew,
-            "keep_benefit": self._keep_benefit,
-            "row_time": self._row_time,
-            "undecidable": self._undecidable,
-            "acting": self._acting,
-        }
+        names = "check_rows", "next_batches", "renew", "keep_benefit", "row_time", "undecidable", "acting"
+        return super()._ways_in() | {name: getattr(self, f"_{name}") for name in names} | {"learned_from": self._taught}
 
     # -- predictions and states ------------------------------------------------------------------
 
@@ -346,7 +334,7 @@ def _warn_of_few_rows(record, start, n_steps):
         warn(
             f"There are {start - begin_of(record, start)} rows before `start`, too few to see what forecasts of "
             f"{n_steps} rows miss: from {counted + 1} rows ahead on bands are what the plant says, which is often too "
-            "sure. Give X three times as many rows before `start` as are forecast, or forecast fewer.",
+            "sure. Give X three times as many rows before `start` as are forecast, or forecast fewer."
         )
 
 

@@ -7,14 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..parameters import settings_by_name
-from ..privacy import (
-    Charge,
-    GaussianMechanism,
-    PrivacyAccountant,
-    PrivacyMechanism,
-    PrivacySpent,
-    Scope,
-)
+from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacyMechanism, PrivacySpent, Scope
 from ..privacy.promise import NOT_PRIVATE
 
 NAMED_SENSORS = (
@@ -127,10 +120,7 @@ def _account(name, promise):
     """An account with the releases that a site says it made."""
     account = PrivacyAccountant()
     mu = promise.mu / promise.releases**0.5  # as if all had been alike: their sum is what was told
-    account.charge(
-        [Charge(name, "measurement", mu=mu, count=promise.releases)],
-        _scope(promise),
-    )
+    account.charge([Charge(name, "measurement", mu=mu, count=promise.releases)], _scope(promise))
     return account
 
 

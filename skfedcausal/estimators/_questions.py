@@ -29,13 +29,12 @@ class InputQuestions(LearnedInputs, PlantEstimator):
     """Base of the estimator of plants with inputs: what is asked about these once they are learned."""
 
     relays: Any
+    _asked_kind = AskedInputs
     _spec: Any = None  # InputSpec, None before anything is known of the inputs
     _engine: Any  # that answers, chosen at the end of a fit
 
-    @property
-    def asked_(self):
-        """What functions of :mod:`skfedcausal.inspection` reach of the estimator."""
-        return AskedInputs(**self._ways_in(), effects=lambda: self._effects)
+    def _ways_in(self):
+        return super()._ways_in() | {"effects": lambda: self._effects}
 
     @property
     def _effects(self) -> InputEffects:

@@ -15,16 +15,7 @@ from ..message.states import EffectReply
 from ..server.held import held_effects
 from ..statespace.episodes import episodes
 from ._input_effects import factual_measurements, recorded_inputs
-from ._interventions import (
-    LOOPS,
-    NO_MOVE,
-    in_doubt,
-    limits_of,
-    replaced_input,
-    verdicts,
-    whatif_table,
-    window_rows,
-)
+from ._interventions import LOOPS, NO_MOVE, in_doubt, limits_of, replaced_input, verdicts, whatif_table, window_rows
 from .relays import reacting, relays_that_react
 from .tuning import TUNING
 

@@ -32,23 +32,19 @@ from ._streams import PlantStream, fault_table, verdict_reply
 class WatchingDetector(LearnedWatch, FederatedEstimator):
     """Base of the detector: how it reads records once it is fitted, and how it follows a plant."""
 
+    _asked_kind = AskedWatch
     _stream: Any  # PlantStream that is followed
     _modes: Any = None  # PlantModes where a column tells them
     _late: Any = None  # names of inputs that are sent a row later, if any
 
     # -- records -----------------------------------------------------------------------------------
 
-    @property
-    def asked_(self):
-        """What functions of :mod:`skfedcausal.inspection` reach of the detector."""
-        ways = self._ways_in() | {"follow": self._follow_sites, "evidence": self._evidence_of}
-        ways |= {"kept": getattr(self, "_units", {}), "layout": lambda: self._plant_layout}
-        ways |= {"coded": self._with_codes, "levels_and_times": self._levels_and_times}
-        ways |= {
-            "incidents_and_levels": self._incidents_and_levels,
-            "n_levels": lambda: len(self._root_cause.campaigns) + 1,
-        }
-        return AskedWatch(**ways, stream=getattr(self, "_stream", None))
+    def _ways_in(self):
+        ways = super()._ways_in() | {"follow": self._follow_sites, "evidence": self._evidence_of}
+        ways |= {"kept": getattr(self, "_units", {}), "layout": lambda: self._plant_layout, "coded": self._with_codes}
+        ways |= {"levels_and_times": self._levels_and_times, "incidents_and_levels": self._incidents_and_levels}
+        ways["n_levels"] = lambda: len(self._root_cause.campaigns) + 1
+        return ways | {"stream": getattr(self, "_stream", None)}
 
     def _with_codes(self, X, inputs=None):
         """A record and its inputs with codes in place of modes."""

@@ -342,7 +342,10 @@ class FederatedCounterfactualEstimator(InputQuestions):
         known = self._spec.sent
         self.input_levels_ = {name: levels.names for name, levels in self._spec.levels.items()}
         self.shared_inputs_ = dict(self._spec.shared)
-        self._store_inputs(server)
+        by_lag = getattr(server, "lag_inputs_", server.input_[None])
+        at_once = getattr(server, "input_at_once_", np.zeros_like(server.input_))
+        self.lag_inputs_, self.input_at_once_ = self._spec.decode(by_lag, at_once)
+        self.input_ = self.lag_inputs_[0]
         self.input_names_ = known.names
         ends = np.cumsum([0, *(len(known.of(name)) for name in server.names_)]).tolist()
         self.input_slices_ = dict(zip(server.names_, map(slice, ends[:-1], ends[1:]), strict=True))
@@ -351,10 +354,3 @@ class FederatedCounterfactualEstimator(InputQuestions):
         check_relays(self.relays or {}, self._spec.written.names)
         self._engine = learned_engine(self._spec, self.relays or {}, server, exchange.messages)
         self.engine_ = self._engine.name
-
-    def _store_inputs(self, server):
-        """How inputs act, by lag, in the rows that users write them in."""
-        by_lag = getattr(server, "lag_inputs_", server.input_[None])
-        at_once = getattr(server, "input_at_once_", np.zeros_like(server.input_))
-        self.lag_inputs_, self.input_at_once_ = self._spec.decode(by_lag, at_once)
-        self.input_ = self.lag_inputs_[0]

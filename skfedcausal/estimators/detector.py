@@ -236,7 +236,7 @@ class FederatedRCADetector(WatchingDetector):
             If the data are too short to hold a part out, or the budget or prior cannot be read.
         """
         self._validate_params()
-        self._check_privacy()
+        self._promised = promise_key(checked_watch(self.privacy, self.signs, self.server))
         X, inputs, lengths = opened(X, inputs, lengths)
         inputs, moved = merged_inputs(inputs)
         declared = Declared(self.input_columns, moved)
@@ -296,7 +296,7 @@ class FederatedRCADetector(WatchingDetector):
         where = "; ".join(f"rows {s.start} to {s.stop - 1} at level {s.level + 1}" for s in segments)
         warn(
             f"The nominal record shifts between levels: {where}. {done} Declare them by `mode`, `inputs` or "
-            "levels='episode', or give levels=None if they are none.",
+            "levels='episode', or give levels=None if they are none."
         )
         return self
 
@@ -437,10 +437,6 @@ class FederatedRCADetector(WatchingDetector):
     @property
     def _message_mechanism(self):
         return mechanisms(self.privacy)[0]
-
-    def _check_privacy(self):
-        """Refuse before anything is spent what would protect nothing."""
-        self._promised = promise_key(checked_watch(self.privacy, self.signs, self.server))
 
     def _promise(self, names, n_samples):
         return watch_promise(self.privacy, names, n_samples)

@@ -191,7 +191,7 @@ class FederatedGrangerEstimator(PlantEstimator):
         if plant.n_units == 1:
             warn(
                 f"X has one unit, {plant.names[0]!r}: there are no pairs, and links_ stays empty. Name columns "
-                "'client__sensor', or give `client_labels`.",
+                "'client__sensor', or give `client_labels`."
             )
         self._fit_units(plant)
         self.remedies_: tuple[str, ...] = ()

@@ -8,16 +8,7 @@ import pandas as pd
 from ..arguments import check_choice
 from ..beside import beside
 from ..containers.layout import listed
-from ._interventions import (
-    CANNOT_TELL,
-    EFFECT,
-    NO_MOVE,
-    NOT_YET,
-    NOTHING,
-    SAY_WHEN,
-    two_sided,
-    window_rows,
-)
+from ._interventions import CANNOT_TELL, EFFECT, NO_MOVE, NOT_YET, NOTHING, SAY_WHEN, two_sided, window_rows
 from ._replay import replayed_record
 from .tuning import TUNING
 

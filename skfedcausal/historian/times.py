@@ -225,7 +225,7 @@ def on_one_clock(times, tags, tz, where, strict=True):
             first = times[ambiguous][0]
             warn(
                 f"The hour from {first:%H:%M} on {first.day} {first:%B %Y} should occur twice in {where} and "
-                "is there once; taken as the first, before the clock was put back.",  # the caller of read_historian
+                "is there once; taken as the first, before the clock was put back."  # the caller of read_historian
             )
     local = times.tz_localize(zone, ambiguous=earlier, nonexistent="NaT")
     missing = times[local.isna() & times.notna()]

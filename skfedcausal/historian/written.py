@@ -221,7 +221,9 @@ def _head(form):
 def _how(form, body, marks):
     """How pandas is to read the lines below the header; `points`: whether points may stand for decimal commas."""
     as_text = {name: str for name in form.names if is_told(name)}
-    decimal = "," if _has_commas(form.rows, form.separator) else "."
+    cells = [cell.strip() for row in form.rows[: TUNING.written_sure - 1] for cell in row]
+    has_commas = form.separator != "," and any(map(DECIMAL_COMMA.match, cells))
+    decimal = "," if has_commas else "."
     is_more = any(name.strip().lower() not in TIME_NAMES for name in as_text)  # names of tags or qualities
     written_so = is_more or any("," in mark for mark in marks if isinstance(mark, str))
     return {
@@ -412,12 +414,6 @@ def _of_two_lines(upper, lower):
         times = [name for name in (above, below) if name.lower() in TIME_NAMES]
         names.append(times[0] if times else f"{last}__{below}" if last and below else below or above)
     return names
-
-
-def _has_commas(rows, separator):
-    """Whether numbers are written with decimal commas."""
-    cells = [cell.strip() for row in rows[: TUNING.written_sure - 1] for cell in row]
-    return separator != "," and any(map(DECIMAL_COMMA.match, cells))
 
 
 def _thousands(body, separator, decimal):

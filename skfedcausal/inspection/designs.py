@@ -119,11 +119,6 @@ def link_design(server, spec, cause, effect, kind, at, half, n_rows):
     noise = back @ settled_covariance(server) @ back.T
     rest = (back @ server.process_cov_ @ back.T)[np.ix_(of_effect, of_effect)]
     design = LinkDesign(responses, noise, states, direct.astype(int), early[sent], len(causes), kind == "input", rest)
-    _check_driven(design, causes, cause, kind)
-    return design
-
-
-def _check_driven(design, causes, cause, kind):
     if not len(causes):
         raise ValueError(f"None of the `inputs` belongs to {cause!r}: what its inputs do is told by moving them.")
     if kind == "state" and np.abs(design.responses[causes]).sum(axis=1).max() < TUNING.designs_nothing:
@@ -131,3 +126,4 @@ def _check_driven(design, causes, cause, kind):
             f"The `inputs` do next to nothing to the states of {cause!r} within their bounds: no moves of theirs tell "
             "about this link. Give inputs that act on it, or wider bounds."
         )
+    return design

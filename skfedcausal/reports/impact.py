@@ -19,7 +19,7 @@ _UNCLEAR = "not clear on average"  # an effect in some rows, whose mean may be z
 
 def impact_page(impact, title, check=None, notes=()):
     """Page on an :class:`~skfedcausal.estimators.impact.Impact`; each of `notes` speaks against it."""
-    whole, *more = _sentences(impact.summary)
+    whole, *more = re.split(r"(?<=[.!?]) (?=[A-Z])", impact.summary)
     page = Page(title, measures_of(check)).lead(_shortened(whole, int((impact.total["verdict"] == "effect").sum())))
     shown = _clearest(impact.total)
     words = f"recorded and {impact.other}; the effect; the effect added up"
@@ -54,11 +54,6 @@ def impact_page(impact, title, check=None, notes=()):
         page.picture(draw, caption)
     add_check(page, check)
     return page
-
-
-def _sentences(summary):
-    """The first sentence of a summary, and the others, which qualify it."""
-    return re.split(r"(?<=[.!?]) (?=[A-Z])", summary)
 
 
 def _shortened(sentence, n_effects):

@@ -53,7 +53,9 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     ranking = [(name, percent(p)) for name, p in incident["ranking"][:_MOST_TAGS]]
     page.table(pd.DataFrame(ranking, columns=["began in", "probability"]))
     if found is not None:
-        _add_tags(page, detector, incident, X, found, lengths)
+        tags = trends_of(found)
+        draw = partial(TagDisplay.from_detector, detector, X, incident, tags, lengths=lengths, measures=page.measures)
+        add_ranking(page, found["unit"].iloc[0], found.drop(columns="unit"), draw)
     page.against([*_doubts(incident, detector), *notes])
     plain = X if X is None else detector.asked_.coded(X)[0]  # modes in words are no numbers
     check = check_of(plain, getattr(X, "check", None) if check is None else check)
@@ -185,13 +187,6 @@ def _steps(incident, found):
 
 
 # -- tags ------------------------------------------------------------------------------------------
-
-
-def _add_tags(page, detector, incident, X, found, lengths):
-    """Tags of the unit where it began as it ranked them, and the trends of the first ones."""
-    tags = trends_of(found)
-    draw = partial(TagDisplay.from_detector, detector, X, incident, tags, lengths=lengths, measures=page.measures)
-    add_ranking(page, found["unit"].iloc[0], found.drop(columns="unit"), draw)
 
 
 def home_page(unit, blamed):

@@ -92,7 +92,7 @@ class Journal:
         """Add a record; OSError if there is no room, and the next one may try again."""
         if self._file is None:
             last = max([self._number, *map(_number, self._segments())])
-            path = self._segment(last)
+            path = self._folder / f"rows-{last:09d}.jsonl"
             self._torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         line = _AS_JSON.encode(record).encode() + b"\n"
@@ -122,9 +122,6 @@ class Journal:
 
     def _model(self, number):
         return self._folder / f"model-{number:09d}.skfc"
-
-    def _segment(self, number):
-        return self._folder / f"rows-{number:09d}.jsonl"
 
     def _segments(self):
         """Files of records since the state, in order."""

@@ -273,7 +273,12 @@ class Outbox:
         failed = ""
         for waits in [*self._waiting(), *self._unsaved]:
             try:
-                self._tell_one(waits)
+                if isinstance(waits, Path):
+                    self._tell(json.loads(waits.read_bytes()))
+                    os.replace(waits, self._folder / _TOLD)
+                else:
+                    self._tell(self._unsaved[waits])
+                    del self._unsaved[waits]
                 self._sent += 1
             except Exception as error:  # whoever is told must not end the watch; it is said, and tried again
                 if not self._failed:
@@ -283,15 +288,6 @@ class Outbox:
                     break
         self._failed = failed
         return not failed
-
-    def _tell_one(self, waits):
-        """Tell an event that waits as a file, or one without a file by its id."""
-        if isinstance(waits, Path):
-            self._tell(json.loads(waits.read_bytes()))
-            os.replace(waits, self._folder / _TOLD)
-        else:
-            self._tell(self._unsaved[waits])
-            del self._unsaved[waits]
 
 
 def _id_of(path):

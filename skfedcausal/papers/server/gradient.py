@@ -240,17 +240,13 @@ class GradientServer(Trained, Versioned, BaseEstimator):
         """
         going = tuple(names)
         while going is not None:
-            request = self._request(inputs)
+            self._check_settings()
+            scale = 0.0 if self.solve == "stationary" else float(self.start_scale)
+            seed = int(check_random_state(self.random_state).randint(2**31)) if scale else 0
+            request = TrainRequest(self.sends_series_once, self._stepwise, scale, seed, inputs)
             models = yield Ask(dict.fromkeys(going, request), LocalModel)
             going, ends = yield from self._train(models, request)
         yield Ask(ends, Acknowledgement, needed=0)  # what was learned is learned
-
-    def _request(self, constant):
-        """Request for local models; draws the seed of their start."""
-        self._check_settings()
-        scale = 0.0 if self.solve == "stationary" else float(self.start_scale)
-        seed = int(check_random_state(self.random_state).randint(2**31)) if scale else 0
-        return TrainRequest(self.sends_series_once, self._stepwise, scale, seed, constant)
 
     def _train(self, models, request):
         """Rounds with the units that sent local models: whom to start again with if some are lost, what ends it."""
@@ -504,7 +500,7 @@ class GradientServer(Trained, Versioned, BaseEstimator):
         if radius >= 1 and len(change) > 1:
             warn(
                 f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects grow with "
-                "the horizon.",
+                "the horizon."
             )
         effect = input_response(self.transition_, self.input_, change).effect
         return {name: EffectReply(np.ascontiguousarray(effect[:, rows])) for name, rows in self.state_slices_.items()}
