@@ -9,7 +9,7 @@ from .. import inspection
 from ..datasets import make_granger_plant
 from ..estimators.granger import FederatedGrangerEstimator
 from ..optional import import_optional
-from ._shared import parser
+from ._shared import add_options, parser
 
 _UNITS = ("boiler", "turbine", "water", "cooling", "dosing", "storage")
 _PICTURE = "skfedcausal_plant.png"
@@ -20,8 +20,7 @@ def main(arguments):
     reader = parser(
         "demo", "Learn the links of a simulated plant without pooling its data.", settings=False, json=False
     )
-    reader.add_argument("--seed", type=int, default=0, help="seed of the simulated plant")
-    reader.add_argument("--out", default=".", help="folder for the picture (default: this one)")
+    add_options(reader, "demo")
     options = reader.parse_args(arguments)
     print(run_demo(seed=options.seed, folder=options.out))
     return 0

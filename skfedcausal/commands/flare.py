@@ -3,26 +3,18 @@
 from pathlib import Path
 
 from ..engines import nvflare_kit
-from ._shared import add_json, answer, parser
+from ._shared import add_json, add_options, answer, parser
 
 
 def main(arguments):
     """Make start-up kits, start one, run a fit, or stop all."""
     reader = parser("flare", "NVIDIA FLARE: certificates, processes, runs.", settings=False, json=False)
     actions = reader.add_subparsers(dest="action", required=True)
-    action = actions.add_parser("provision", help="make certificates and hardened start-up kits")
-    action.add_argument("units", nargs="+", help="names of the sites")
-    action.add_argument("--folder", type=Path, default=Path("flare"))
-    action.add_argument("--server", default="localhost", help="name under which sites reach the server")
-    action.add_argument("--port", type=int, default=8002)
+    add_options(actions.add_parser("provision", help="make certificates and hardened start-up kits"), "provision")
     actions.add_parser("harden", help="allow this library's classes in a kit and nothing else")
     actions.add_parser("start", help="start the engine of a kit, in the foreground")
     actions.add_parser("stop", help="end the engine at the server and at all sites")
-    action = actions.add_parser("fit", help="run the fit of a server's settings file")
-    action.add_argument("settings", type=Path)
-    action.add_argument("--out", type=Path, default=Path("results"))
-    action.add_argument("--journal", type=Path, help="folder on the server's machine, to resume a run")
-    action.add_argument("--attempts", type=int, default=1, help="jobs to try, with --journal each continues")
+    add_options(actions.add_parser("fit", help="run the fit of a server's settings file"), "fit_of_flare")
     for name, action in actions.choices.items():
         if name in ("harden", "start"):
             action.add_argument("kit", type=Path)

@@ -9,6 +9,7 @@ from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from ..estimators.input_model import InputModel
 from ..historian.naming import column_of
 from ..server.lagged.timing import SAMPLED
+from ._shared import add_options
 from .plant_file import FileError, add_max_time, parser_for, row_at, run, save_picture, server_of, write_csv
 
 _FORMS = "a number, 'hold', 'x1.1', '+0.5' or '-0.5' (INPUT==-0.5 to hold a negative number)"
@@ -18,34 +19,7 @@ _NAMES = {"column": "tag", "mean": "effect", "mean_low": "low", "mean_high": "hi
 
 def add_question(reader, *, required):
     """Let a command ask what other inputs do."""
-    reader.add_argument("--inputs", required=True, help="tags that are inputs, separated by commas")
-    reader.add_argument(
-        "--do",
-        action="append",
-        required=required,
-        default=None if required else [],
-        metavar="INPUT=VALUE",
-        help="what replaces an input: a number, 'hold' (its first value), 'x1.1' (times), '+0.5' or '-0.5' "
-        "(added); may be repeated",
-    )
-    reader.add_argument("--react", action="store_true", help="let the controllers of other units react")
-    reader.add_argument(
-        "--sampled",
-        action="append",
-        default=[],
-        metavar="[INPUT=]WORD",
-        help="when inputs are set: 'after' the measurements of their row, 'before' them, or 'auto'",
-    )
-    reader.add_argument(
-        "--instrument", action="append", default=[], metavar="INPUT=OTHER", help="the input that moves an input"
-    )
-    reader.add_argument(
-        "--limit",
-        action="append",
-        default=[],
-        metavar="TAG=LOW:HIGH",
-        help="physical limits of a tag, such as the stops of a valve or a full and an empty tank; may be repeated",
-    )
+    add_options(reader, "question", do={"required": required, "default": None if required else []})
     add_max_time(reader)
 
 
@@ -168,23 +142,7 @@ def _whatif(plant, folder, options, notes):
 def impact(arguments):
     """Fit, ask about the window, and write a table, a picture and the report."""
     parser = parser_for("impact", "What a move of inputs did within a window, or what other values would have done.")
-    parser.add_argument(
-        "--moved",
-        action="append",
-        default=[],
-        metavar="INPUT",
-        help="what did its move within the window do? Compared with the value before the window, "
-        "or with VALUE in INPUT=VALUE; may be repeated",
-    )
-    parser.add_argument("--from", dest="start", required=True, metavar="TIME", help="first time or row of the window")
-    parser.add_argument(
-        "--to", dest="stop", metavar="TIME", help="first time or row after it; default: end of the file"
-    )
-    parser.add_argument("--horizon", type=int, metavar="ROWS", help="rows to evaluate, from the start of the window on")
-    parser.add_argument("--confidence", type=float, default=0.9, help="coverage of bands (default: %(default)g)")
-    parser.add_argument(
-        "--margin", type=float, default=0.1, help="effects below this many standard deviations count as none"
-    )
+    add_options(parser, "impact")
     add_question(parser, required=False)
     return run(parser, arguments, _impact)
 

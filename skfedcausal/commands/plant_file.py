@@ -19,9 +19,7 @@ from ..historian.table import PlantTable
 from ..optional import import_optional
 from ..server.likelihood import LikelihoodServer
 from ..sites.settings import csv_bytes
-from ._shared import FAILED, WRONG, parser, ticking
-
-_MAX_TIME = 10.0  # seconds of work, so that a table of 100 000 rows has its answer within a minute
+from ._shared import FAILED, WRONG, add_options, parser, ticking
 
 
 class FileError(ValueError):
@@ -31,69 +29,14 @@ class FileError(ValueError):
 def parser_for(command, description):
     """Parser with the options that all commands on a file have."""
     reader = parser(command, description, settings=False, json=False)
-    reader.add_argument(
-        "file",
-        nargs="+",
-        help="file of all units (CSV, Excel, Parquet, JSON, SQLite), folder of one file per tag, or address of a "
-        "database; several: UNIT=FILE, a unit's one after the other",
-    )
-    reader.add_argument(
-        "--units",
-        "--clients",
-        default="prefix",
-        metavar="PATTERN",
-        help="which unit a column belongs to: 'prefix' (what stands before the first separator, or the first level of "
-        "names that differs), 'level 3' (of SITE.AREA.UNIT.TAG), a pattern such as "
-        "'{unit}[:/._-]{tag}', a regular expression with a group 'unit', or a JSON file {\"unit\": [\"column\", ...]} "
-        "of names and globs; capitals do not matter, other columns are left out",
-    )
-    reader.add_argument(
-        "--fix",
-        metavar="WHAT",
-        default="",
-        help=f"fix what the check finds: all, or some of {', '.join(NAMES)}, separated by commas",
-    )
-    reader.add_argument("--anyway", action="store_true", help="continue although something should be fixed first")
-    reader.add_argument(
-        "--columns", action="append", default=[], metavar="COLUMN", help="read these columns only; wildcards allowed"
-    )
-    reader.add_argument(
-        "--drop", action="append", default=[], metavar="COLUMN", help="drop columns; wildcards * and ? allowed"
-    )
-    reader.add_argument("--bad", action="append", default=[], metavar="MARK", help="text or number of a missing value")
-    reader.add_argument("--time", metavar="COLUMN", help="column that holds the times, if it has an unusual name")
-    reader.add_argument(
-        "--dayfirst",
-        action=argparse.BooleanOptionalAction,
-        help="read 03/04/2026 as 3 April, or with --no-dayfirst as 4 March",
-    )
-    reader.add_argument("--names", metavar="NAMES", help="column names of a file without a header, with commas")
-    reader.add_argument(
-        "--hold",
-        default="auto",
-        metavar="TIME",
-        help="how long a stored value of an archive of changes holds: auto (the longest usual silence of its tag), "
-        "none, or a time such as 10min (default: %(default)s)",
-    )
-    reader.add_argument("--query", metavar="SQL", help="what to read from a database with several tables")
-    reader.add_argument(
-        "--roles", metavar="FILE", help="CSV of tag roles (column, role): roles.csv of an earlier run, corrected"
-    )
-    reader.add_argument("--every", help="time step, for example 10s; default: that of the file")
-    reader.add_argument("--tz", help="time zone of the plant, for example Europe/Berlin")
-    reader.add_argument("--out", help="folder for the results; default: the file's name and the command")
+    fixes = f"fix what the check finds: all, or some of {', '.join(NAMES)}, separated by commas"
+    add_options(reader, "file", fix={"help": fixes})
     return reader
 
 
 def add_max_time(reader):
     """Let a command bound the time of its fit."""
-    reader.add_argument(
-        "--max-time",
-        type=_seconds,
-        default=_MAX_TIME,
-        metavar="SECONDS",
-        help="time limit of the fit; it keeps the best result so far and says so (default: %(default)g)",
-    )
+    add_options(reader, "fit", max_time={"type": _seconds})
 
 
 def _seconds(text):

@@ -7,6 +7,7 @@ import pandas as pd
 from .. import inspection
 from ..containers.layout import listed
 from ..estimators.detector import FederatedRCADetector
+from ._shared import add_options
 from .plant_file import FileError, changing, parser_for, row_at, run, write_csv
 
 _MOST_PAGES = 20
@@ -16,10 +17,7 @@ _LEAST_SEEN = 0.5  # share of the nominal rows that have a value of a column
 def main(arguments):
     """Fit to the nominal part, look at the rest, and write a table, pictures and a report per incident."""
     parser = parser_for("rca", "Find incidents in a record of your plant and the units they began in.")
-    parser.add_argument(
-        "--nominal", default="0.5", help="normal operation: a share of the rows, or the time at which it ended"
-    )
-    parser.add_argument("--false-alarms", default="0.001", help="false alarms allowed per step, or '1 per day'")
+    add_options(parser, "rca")
     return run(parser, arguments, _rca)
 
 

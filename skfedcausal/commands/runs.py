@@ -8,7 +8,7 @@ from ..sites.server import read_server_settings
 from ..sites.settings import SettingsError
 from ..sites.site import read_site_settings
 from . import plan
-from ._shared import answer, parser, report
+from ._shared import add_options, answer, parser, report
 
 _TEXT = "{site} sent {bytes_up:,} bytes and received {bytes_down:,}; {refused} refused. Ledger: {ledger}"
 _TURN = 60.0  # seconds that a one-way site, which a timer may start too early, waits for the one before
@@ -18,9 +18,7 @@ _PAUSE = 1.0  # seconds between two looks for a further batch
 def run(arguments):
     """Answer the server's questions until the run is over, or send once over a one-way link."""
     reader = parser("run", "Take part in a run as a site, over a folder of files.")
-    reader.add_argument("--dry-run", action="store_true", help="only show what would leave, as `plan` does")
-    reader.add_argument("--out", help="folder of the exchange, instead of the one in the settings")
-    reader.add_argument("--timeout", type=float, help="seconds without a question after which to give up")
+    add_options(reader, "run")
     if reader.parse_args(arguments).dry_run:
         return answer(reader, arguments, plan.plan, plan.in_words)
     return answer(reader, arguments, _run, _TEXT.format_map)

@@ -1,14 +1,12 @@
 """``python -m skfedcausal verify``, ``repair`` and ``key``: what a site needs to trust an account and a server."""
 
-from pathlib import Path
-
 from ..federation.atomic import only_one
 from ..federation.envelope import write_key
 from ..federation.repair import repair_ledger
 from ..federation.signatures import read_key_pair, revoke_key, write_key_pair
 from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
 from ..sites.site import read_site_settings
-from ._shared import answer, parser
+from ._shared import add_options, answer, parser
 
 _VERIFIED = (
     "{ledger}: chain of hashes intact, {entries} packets, {bytes_up:,} bytes sent, {bytes_down:,} bytes received, "
@@ -26,9 +24,7 @@ _MADE = "{key}: bring a copy to the server over a channel that you trust."
 def verify(arguments):
     """Check the chain of a ledger, add up, and write the page for the security officer."""
     reader = parser("verify", "Check a site's ledger: its chain of hashes and its sums.")
-    reader.add_argument("--html", type=Path, help="also write the ledger as a page to read and sign")
-    reader.add_argument("--server-key", type=Path, help="public key of the server: check what it countersigned")
-    reader.add_argument("--head", help="last hash as it was noted elsewhere: the ledger has to contain it")
+    add_options(reader, "verify")
     return answer(reader, arguments, _verify, _verified)
 
 
@@ -76,10 +72,7 @@ def _repair(options):
 def key(arguments):
     """Make a key, or revoke one."""
     reader = parser("key", "Make a key for a site, or revoke one.", settings=False)
-    reader.add_argument("path", type=Path, help="file to write; must not exist, or be revoked")
-    reader.add_argument("--pair", action="store_true", help="a private key, and the public one beside it (.pub)")
-    reader.add_argument("--until", metavar="DAY", help="last day on which it is valid, as 2027-12-31")
-    reader.add_argument("--revoke", action="store_true", help="revoke the key in this file")
+    add_options(reader, "key")
     return answer(reader, arguments, _make, lambda made: (_MADE if "key" in made else _REVOKED).format_map(made))
 
 
