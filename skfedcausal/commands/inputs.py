@@ -158,16 +158,9 @@ def _impact(plant, folder, options, notes):
     change = changes(texts, lambda name: _value_before(plant.frame, name, start))
     estimator = asked_estimator(plant, options)
     record, lengths = _looked_at(plant, start, options.horizon)
-    found = estimator.impact(
-        record,
-        change,
-        (start, min(stop, len(record))),
-        lengths=lengths,
-        confidence=options.confidence,
-        margin=options.margin,
-        question="would" if options.do else "did",
-        **settings_of(options),
-    )
+    how = settings_of(options) | {name: getattr(options, name) for name in ("confidence", "margin")}
+    window, question = (start, min(stop, len(record))), "would" if options.do else "did"
+    found = estimator.impact(record, change, window, lengths=lengths, question=question, **how)
     names = listed(tuple(change), quoted=False)
     title = f"What other values of {names} would have done" if options.do else f"What {names} did"
     write_csv(found.total, folder / "impact.csv")
@@ -182,12 +175,8 @@ def _impact(plant, folder, options, notes):
     )
     table["tag"] = [with_measures(name, plant.measures) for name in table["tag"]]
     told = table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep="")
-    return [
-        with_measures(found.summary, plant.measures),
-        "",
-        f"Mean effect of a row in the window, {found.effect_is}:",
-        told,
-    ]
+    head = f"Mean effect of a row in the window, {found.effect_is}:"
+    return [with_measures(found.summary, plant.measures), "", head, told]
 
 
 def window_of(plant, options):

@@ -76,12 +76,8 @@ def _called(settings):
         found["webhook"] = sinks.to_webhook(webhook)
         if why := sinks.answers(webhook):
             sinks.say_away("webhook", why)
-    for name, make in (
-        ("mail", sinks.to_mail),
-        ("table", sinks.to_table),
-        ("publish", sinks.to_broker),
-        ("syslog", sinks.to_syslog),
-    ):
+    makers = {"mail": sinks.to_mail, "table": sinks.to_table, "publish": sinks.to_broker, "syslog": sinks.to_syslog}
+    for name, make in makers.items():
         part = getattr(settings, name)
         if part is not None:
             found[name] = make(part, secret_of(part))

@@ -209,10 +209,7 @@ def make_messy_export(
     n_tags = check_count(n_tags, "n_tags", 3 * len(_MESSY_UNITS))
     rng = as_generator(random_state)
     sizes = [n_tags // len(_MESSY_UNITS) + (k < n_tags % len(_MESSY_UNITS)) for k in range(len(_MESSY_UNITS))]
-    fault, variance = (
-        (int(0.8 * n), int(0.8 * n) + TUNING.exports_fault),
-        (int(0.9 * n), int(0.9 * n) + TUNING.exports_fault),
-    )
+    fault, variance = ((int(share * n), int(share * n) + TUNING.exports_fault) for share in (0.8, 0.9))
     plant, _ = make_granger_plant(
         len(_MESSY_UNITS), names=_MESSY_UNITS, n_sensors=sizes, n_samples=n, links=_LINKS, link_strength=(0.15, 0.3),
         level_shift={"unit": "TURB", "size": 3.0, "at": fault[0], "until": fault[1]}, random_state=rng,

@@ -127,9 +127,8 @@ def make_fault_plant(
     ((600, 5), 'process', 1)
     """
     n_units, n_samples = check_count(n_units, "n_units", 2), check_count(n_samples, "n_samples", 1)
-    require(
-        fault is None or fault in FAULT_KINDS, "fault", f"None or one of {', '.join(map(repr, FAULT_KINDS))}", fault
-    )
+    kinds = f"None or one of {', '.join(map(repr, FAULT_KINDS))}"
+    require(fault is None or fault in FAULT_KINDS, "fault", kinds, fault)
     onset = check_count(onset, "onset", 0)
     stop = n_samples if duration is None else min(onset + check_count(duration, "duration", 1), n_samples)
     network = FaultNetwork.drawn(n_units, plant_state, float(weather))

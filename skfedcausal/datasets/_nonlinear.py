@@ -176,10 +176,8 @@ def _dependency(rng, kind):
 
 def _smooth_map(rng):
     frequencies = 0.5 * rng.standard_normal((TUNING.nonlinear_features, 2))
-    phases, weights = (
-        rng.uniform(0, 2 * np.pi, TUNING.nonlinear_features),
-        rng.standard_normal((2, TUNING.nonlinear_features)),
-    )
+    phases = rng.uniform(0, 2 * np.pi, TUNING.nonlinear_features)
+    weights = rng.standard_normal((2, TUNING.nonlinear_features))
     return lambda x: weights @ np.cos(frequencies @ x + phases)
 
 

@@ -209,12 +209,8 @@ class LinkMatrixDisplay(Display):
 
 def _looks_of(grade):
     """Line of a link of a grade."""
-    known = grade in _COLOURS
-    return {
-        "linewidth": 1.5 if known else 0.8,
-        "linestyle": "-" if known else "--",
-        "color": _COLOURS.get(grade, "0.5"),
-    }
+    width, style = (1.5, "-") if grade in _COLOURS else (0.8, "--")
+    return {"linewidth": width, "linestyle": style, "color": _COLOURS.get(grade, "0.5")}
 
 
 def _has(links, grade):

@@ -61,15 +61,8 @@ def link_communities(links: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     found = np.array([number[k] for k in label])
     inside = [sum(s for other, s in near[unit].items() if label[other] == label[unit]) for unit in range(len(names))]
     outside = [sum(near[unit].values()) - inside[unit] for unit in range(len(names))]
-    return pd.DataFrame(
-        {
-            "unit": list(names),
-            "community": found,
-            "size": np.bincount(found)[found],
-            "inside": np.array(inside, dtype=float),
-            "outside": np.array(outside, dtype=float),
-        }
-    )
+    sums = {"inside": np.array(inside, dtype=float), "outside": np.array(outside, dtype=float)}
+    return pd.DataFrame({"unit": list(names), "community": found, "size": np.bincount(found)[found], **sums})
 
 
 def _influences(links):

@@ -94,10 +94,7 @@ class TrendDisplay:
             If the record does not have such a column or unit, or the window lies outside it.
         """
         plant = read_plant(X, min_samples=1)
-        if plant.index is not None:
-            index = pd.Index(plant.index)
-        else:
-            index = pd.RangeIndex(plant.n_samples)
+        index = pd.RangeIndex(plant.n_samples) if plant.index is None else pd.Index(plant.index)
         parts = {name: pd.DataFrame(Y, index=index, columns=list(tags)) for name, tags, Y in plant.units()}
         absent = [name for name in units or () if name not in parts]
         if absent:

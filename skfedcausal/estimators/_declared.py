@@ -229,10 +229,9 @@ def each_input(X, inputs, input_columns, units, function):
         parts = [as_native(part) for part in X]
         if all(isinstance(part, Mapping) or names_units(part) for part in parts):  # episodes
             beside = [None] * len(parts) if inputs is None else inputs
-            both = [
-                each_input(part, own, input_columns, units, function) for part, own in zip(parts, beside, strict=True)
-            ]
-            return [part for part, _ in both], None if inputs is None else [own for _, own in both]
+            pairs = zip(parts, beside, strict=True)
+            read, own = zip(*(each_input(*pair, input_columns, units, function) for pair in pairs), strict=True)
+            return list(read), None if inputs is None else list(own)
         X = parts
     names = units or _unit_names(X)
     if input_columns is not None:
@@ -279,9 +278,7 @@ def _columns_beside(inputs, names, function):
             flat = [_flat(unit, name) or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(_names(framed))]
             table = _replaced(framed, flat, function)
         changed.append(table)
-    if isinstance(inputs, Mapping):
-        return dict(zip(inputs, changed, strict=True))
-    return changed
+    return dict(zip(inputs, changed, strict=True)) if isinstance(inputs, Mapping) else changed
 
 
 def _framed(table):

@@ -97,10 +97,8 @@ class InputEffects:
             lasts = rows_until_far(radius)
             why = f"without them an effect grows by {radius - 1:.2%} a row"
         elif led:
-            lasts, why = (
-                TUNING.input_effects_seen,
-                f"nothing but what they read moves {listed(led)}, which no record tells from the plant",
-            )
+            lasts = TUNING.input_effects_seen
+            why = f"nothing but what they read moves {listed(led)}, which no record tells from the plant"
         else:
             return
         if n_rows > lasts:

@@ -34,12 +34,9 @@ class PlantInputs:
         pieces = episodes(data.starts, data.n_samples)
         columns, low, high = ranges_of(data)
         act = [slice(1, None) if name in early else slice(None, -1) for name in names]
-        spread = np.array(
-            [
-                max((np.ptp(column[a:b][rows]) for a, b in pieces if b - a > 1), default=0.0)
-                for column, rows in zip(columns, act, strict=True)
-            ]
-        )
+        pairs = zip(columns, act, strict=True)
+        within = [[np.ptp(column[a:b][rows]) for a, b in pieces if b - a > 1] for column, rows in pairs]
+        spread = np.array([max(moves, default=0.0) for moves in within])
         active = spread > 1e-12 * np.maximum(np.abs(low), np.abs(high))
         if not active.all():
             constant = [name for name, moves in zip(names, active, strict=True) if not moves]

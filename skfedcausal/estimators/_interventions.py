@@ -175,19 +175,10 @@ def verdicts(effect, std, spread, confidence, doubted):
     squares = np.square(effect).sum(axis=0)
     total = squares + np.square(std).sum(axis=0)
     trust = np.where(total == 0, 0.0, squares / np.where(total == 0, 1.0, total))
-    clear = (
-        (np.abs(effect) > half).mean(axis=0) > TUNING.interventions_clear
-        if len(effect)
-        else np.zeros(effect.shape[1], dtype=bool)
-    )
+    clear = (np.abs(effect) > half).sum(axis=0) > TUNING.interventions_clear * len(effect)
     most = (np.abs(effect) + half).max(axis=0, initial=0.0)
-    cases = [
-        most == 0,
-        most < _SPEAK * spread,
-        clear & (trust > TUNING.interventions_real),
-        most < _SMALL * spread,
-        doubted,
-    ]
+    real = clear & (trust > TUNING.interventions_real)
+    cases = [most == 0, most < _SPEAK * spread, real, most < _SMALL * spread, doubted]
     return trust, np.select(cases, [NOT_YET, NOTHING, EFFECT, NOTHING, SAY_WHEN], CANNOT_TELL).tolist()
 
 

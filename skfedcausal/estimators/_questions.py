@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -39,15 +39,9 @@ class InputQuestions(LearnedInputs, PlantEstimator):
     @property
     def _effects(self) -> InputEffects:
         """What was learned of the inputs."""
-        return InputEffects(
-            self.server_,
-            self._spec,
-            self._engine,
-            self.relays or {},
-            self.excitation_,
-            cast(np.ndarray, self.input_at_once_.any(axis=0)),
-            len(self.lag_transitions_),
-        )
+        at_once: Any = self.input_at_once_.any(axis=0)
+        learned = self.server_, self._spec, self._engine, self.relays or {}, self.excitation_
+        return InputEffects(*learned, at_once, len(self.lag_transitions_))
 
     @overload
     def counterfactual(

@@ -213,9 +213,8 @@ class PlantStream:
         roots = self.roots(begin)
         before = self._labels[len(self._labels) - (told - begin) :]
         same = np.append(before == roots[: told - begin], False).argmin()
-        self._labels = np.concatenate([self._labels[: len(self._labels) - (told - begin)], roots])[
-            -TUNING.streams_remembered :
-        ]
+        labels = np.concatenate([self._labels[: len(self._labels) - (told - begin)], roots])
+        self._labels = labels[-TUNING.streams_remembered :]
         return slice(int(begin + same), self.n_rows), roots[same:].astype(str)
 
     def roots(self, begin=0):

@@ -138,9 +138,8 @@ def learned_relay(X, level, response, inputs=()):
         tried = [Relay(level, float(a), float(b)) for a in lows for b in highs if a < b]
         statuses = np.column_stack([relay.status(read)[_LAGS:] for relay in tried])
         rest = _left(known, np.hstack([response_rows, statuses]))
-        products = np.array(
-            [part.sum(axis=0) for part in np.array_split(rest[:, 1:] * rest[:, :1], TUNING.relays_stretches)]
-        )
+        stretches = np.array_split(rest[:, 1:] * rest[:, :1], TUNING.relays_stretches)
+        products = np.array([part.sum(axis=0) for part in stretches])
         size = np.maximum(np.square(rest[:, 1:]).sum(axis=0), _TINY * len(rest)) * np.square(rest[:, 0]).sum()
         share = np.square(products.sum(axis=0)) / size
         best = int(share.argmax())

@@ -171,9 +171,8 @@ def _in_one_block(series, n_rows):
 def _wanted(names, dialect, where, alone):
     """Columns that are read, those of their qualities, too, and of files with one tag each that of the values."""
     check_known(names, dialect, where, alone)
-    wanted = {
-        name for name in names if dialect.wants(name) or (not alone and name.lower() in WORDS["columns"]["value"])
-    }
+    values = () if alone else WORDS["columns"]["value"]
+    wanted = {name for name in names if dialect.wants(name) or name.lower() in values}
     return wanted | {quality for name, quality in _quality_columns(names).items() if name in wanted}
 
 
@@ -331,9 +330,8 @@ def _wide(columns, times, dialect, where, skip_texts=False, alone=True):
         raise ValueError(f"No column of {where} holds numbers: {shown}. Export one number per cell, without its unit.")
     if not values and alone:
         raise ValueError(f"No tags in {where}: there is a time column and nothing else.")
-    return _Found(
-        {tag: pd.Series(own, index=times, copy=False) for tag, own in values.items()}, tuple(texts), _told(bad)
-    )
+    series = {tag: pd.Series(own, index=times, copy=False) for tag, own in values.items()}
+    return _Found(series, tuple(texts), _told(bad))
 
 
 def _note_words(words, share, where, bad):
@@ -372,10 +370,8 @@ def _quality_columns(columns):
     """Column with the quality of each tag that has one: ``FIT101.quality`` beside ``FIT101`` or ``FIT101.value``."""
     lower = {column.lower(): column for column in columns}
     ends = [joint + word for word in WORDS["columns"]["quality"] for joint in JOINTS]
-    found = {
-        tag: _pick(lower, [stem + end for stem in (tag.lower(), _VALUE_END.sub("", tag.lower())) for end in ends])
-        for tag in columns
-    }
+    stems = {tag: (tag.lower(), _VALUE_END.sub("", tag.lower())) for tag in columns}
+    found = {tag: _pick(lower, [stem + end for stem in own for end in ends]) for tag, own in stems.items()}
     return {tag: column for tag, column in found.items() if column is not None}
 
 

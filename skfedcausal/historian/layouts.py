@@ -52,9 +52,8 @@ def holds_times(column):
     if pd.api.types.is_numeric_dtype(column):
         return False
     there = column.dropna()
-    return len(there) > 0 and are_times(
-        there.iloc[:: max(1, len(there) // TUNING.layouts_sample)].iloc[: TUNING.layouts_sample]
-    )
+    some = there.iloc[:: max(1, len(there) // TUNING.layouts_sample)].iloc[: TUNING.layouts_sample]
+    return len(there) > 0 and are_times(some)
 
 
 def _of_wincc(table):
@@ -116,11 +115,8 @@ def _of_pairs(table):
     parts = []
     for times, values in zip(columns[::2], columns[1::2], strict=True):
         plain = str(values).partition(".")[0].strip().lower()
-        tag = (
-            _TIME_ENDS.sub("", str(times))
-            if plain in WORDS["columns"]["value"] or _UNNAMED.match(str(values))
-            else values
-        )
+        is_named = plain not in WORDS["columns"]["value"] and not _UNNAMED.match(str(values))
+        tag = values if is_named else _TIME_ENDS.sub("", str(times))
         parts.append(pd.DataFrame({"time": table[times], "tag": tag, "value": table[values]}).dropna(subset=["time"]))
     return pd.concat(parts, ignore_index=True), f"layout: {len(parts)} pairs of columns, times and values of a tag each"
 
@@ -128,11 +124,8 @@ def _of_pairs(table):
 def _transposed(table):
     """Tags in rows and times in the head of the table."""
     heads = pd.Series([str(name) for name in table.columns[1:]])
-    if (
-        len(heads) < 3
-        or not are_times(heads.iloc[:: max(1, len(heads) // TUNING.layouts_sample)])
-        or holds_times(table.iloc[:, 0])
-    ):
+    some = heads.iloc[:: max(1, len(heads) // TUNING.layouts_sample)]
+    if len(heads) < 3 or not are_times(some) or holds_times(table.iloc[:, 0]):
         return None
     turned = table.set_index(table.columns[0]).T.rename_axis(columns=None)
     turned.insert(0, "time", turned.index)

@@ -445,9 +445,8 @@ def _one_after_another(source, dialect, where):
     said: list[str] = []
     measures: dict[str, str] = {}
     for k, one in enumerate(parts if isinstance(parts, (list, tuple)) else [parts]):
-        place = (
-            without_password(str(one)) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
-        )
+        place = f"{where}, part {k}" if several else where
+        place = without_password(str(one)) if isinstance(one, (str, Path)) else place
         table, words, told, runs, own = export_table(one, dialect, place, alone=not several)
         if several and isinstance(one, (str, Path)):
             table, words, own = named_by_file(table, words, own, one)
@@ -491,13 +490,10 @@ def _joined(exports, dialect, clock):
         raise ValueError("The records of the units have no times and different numbers of rows; give them times.")
     if timed:
         steps = {unit: usual_step(table.index) for unit, table in tables.items()}
-        widest = max(
-            (step for step in steps.values() if isinstance(step, EvenStep)), key=lambda step: step.size, default=None
-        )
-        every = {
-            unit: None if step in (widest, None) or widest is None else widest.size for unit, step in steps.items()
-        }
-        gridded = {unit: on_grid(table, every[unit]) for unit, table in tables.items()}
+        even = [step for step in steps.values() if isinstance(step, EvenStep)]
+        widest: Any = max(even, key=lambda step: step.size, default=None)
+        is_usual = {unit: widest is None or step in (widest, None) for unit, step in steps.items()}
+        gridded = {unit: on_grid(table, None if is_usual[unit] else widest.size) for unit, table in tables.items()}
         said += [f"{text} of {unit}" for unit, grid in gridded.items() for text in grid.said]
         tables = {unit: grid.frame[~grid.frame.index.duplicated(keep="last")] for unit, grid in gridded.items()}
     return _Raw(pd.concat(tables.values(), axis=1).sort_index(), left_out, said, None, measures)

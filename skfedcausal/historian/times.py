@@ -106,9 +106,8 @@ def are_times(texts):
     english = _in_english(texts[like])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return bool(
-            pd.to_datetime(english, format="mixed", errors="coerce", utc=True).notna().mean() >= TUNING.times_most
-        )
+        times = pd.to_datetime(english, format="mixed", errors="coerce", utc=True)
+    return bool(times.notna().mean() >= TUNING.times_most)
 
 
 def _in_english(texts):

@@ -285,9 +285,8 @@ def _form(text, where, given=None):
         shown = listed([" ".join(cell for cell in row if cell) for row in rows[:above]], 2)
         said.append(f"left out: {above} line{'s' * (above > 1)} above the header ({shown})")
     if given is not None:
-        return _Form(
-            separator, _given_names(given, rows[above], where), rows[above:], text[[0, *ends][above] :], (), {}
-        )
+        names = _given_names(given, rows[above], where)
+        return _Form(separator, names, rows[above:], text[[0, *ends][above] :], (), {})
     if not _are_words(rows[above]) and not _stands_over(rows[above], rows[above]) and _are_values(rows[above]):
         shown = ", ".join(rows[above][:4])
         raise ValueError(
@@ -366,14 +365,8 @@ def _separator(lines):
         for one in _SEPARATORS:
             if some[0].count(one) and len({line.count(one) for line in some}) == 1:
                 return one
-    most = max(_SEPARATORS, key=lines[0].count)
-    if (
-        not lines[0].count(most)
-        and " " in lines[0]
-        and len({line.count(" ") for line in lines[: TUNING.written_sure]}) == 1
-    ):
-        return " "
-    return most
+    most, blanks = max(_SEPARATORS, key=lines[0].count), {line.count(" ") for line in lines[: TUNING.written_sure]}
+    return " " if not lines[0].count(most) and " " in lines[0] and len(blanks) == 1 else most
 
 
 def _lines_above(rows):

@@ -449,9 +449,8 @@ def _looks_like(effects, units, operation, n_steps):
     variances = np.column_stack([np.interp(np.log(rows), np.log(HELD), own) for own in held.T])
     moved = np.linalg.norm(change / np.sqrt(np.maximum(variances, np.finfo(float).tiny)), axis=1)
     by_unit = lasting_covariances(effects.server, n_steps + TUNING.responses_lasted)
-    states = {
-        name: EffectReply(np.zeros(V[TUNING.responses_lasted :].shape[:2]), V[TUNING.responses_lasted :])
-        for name, V in zip(effects.server.names_, by_unit, strict=True)
-    }
+    lasted = [V[TUNING.responses_lasted :] for V in by_unit]
+    names = zip(effects.server.names_, lasted, strict=True)
+    states = {name: EffectReply(np.zeros(V.shape[:2]), V) for name, V in names}
     variance = units.measured(units.exchange.ask(states, Measurements), "variance")[0]
     return np.maximum.accumulate(moved)[:, None] * np.sqrt(np.maximum(variance, 0.0))

@@ -338,15 +338,9 @@ class Situation:
         vague = doubt > np.maximum(TUNING.schedules_vague, moved / 2)
         if (miss - doubt > TUNING.schedules_close).any():
             verdict = "not reachable"
-        elif (
-            (miss > TUNING.schedules_close).any()
-            or vague.any()
-            or unseen
-            or self._leaves(plan, TUNING.schedules_out).any()
-        ):
-            verdict = "cannot tell"
         else:
-            verdict = "reachable"
+            is_missed = (miss > TUNING.schedules_close).any() or self._leaves(plan, TUNING.schedules_out).any()
+            verdict = "cannot tell" if is_missed or vague.any() or unseen else "reachable"
         half = two_sided(self._confidence) * np.sqrt(self._free.variance + variance)
         by_itself = half[rows][:, at].mean(axis=0) / sd
         for name, one, width, row in zip(wish.target, miss, doubt, by_itself, strict=True):

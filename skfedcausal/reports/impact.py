@@ -23,9 +23,8 @@ def impact_page(impact, title, check=None, notes=()):
     page = Page(title, measures_of(check)).lead(_shortened(whole, int((impact.total["verdict"] == "effect").sum())))
     shown = _clearest(impact.total)
     words = f"recorded and {impact.other}; the effect; the effect added up"
-    pictures = [
-        (partial(impact.plot, column, measures=page.measures), f"{column}: {words}") for column in shown.head(_PICTURES)
-    ]
+    draw = partial(impact.plot, measures=page.measures)
+    pictures = [(partial(draw, column), f"{column}: {words}") for column in shown.head(_PICTURES)]
     for draw, caption in pictures[:1]:
         page.picture(draw, caption)
     page.heading("In total").table(_totals(impact.total)).text(

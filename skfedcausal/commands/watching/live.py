@@ -249,12 +249,7 @@ def _finite(values):
 def metrics_of(watch, outboxes=()):
     """Counters in the text format of Prometheus."""
     counts, clock, incidents = watch.counts, watch.clock.counts, watch.incidents
-    left_out = {
-        "late": clock["late"],
-        "doubled": clock["doubled"],
-        "alone": clock["alone"],
-        "refused": counts["refused"],
-    }
+    left_out = {why: clock[why] for why in ("late", "doubled", "alone")} | {"refused": counts["refused"]}
     by_why = {f'{{why="{why}"}}': number for why, number in left_out.items()}
     waiting = {f'{{teller="{outbox.name}"}}': outbox.state["waiting"] for outbox in outboxes}
     told = (

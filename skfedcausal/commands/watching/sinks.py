@@ -185,12 +185,9 @@ def to_broker(settings, password):
     parts, (host, port) = urlsplit(settings.url), settings.door
     secure = parts.scheme == "mqtts"
     user = settings.user or parts.username
-    about = {
-        "hostname": host,
-        "port": port,
-        "auth": None if user is None else {"username": user, "password": password},
-        "tls": {"ca_certs": None if settings.ca is None else str(settings.ca)} if secure else None,
-    }
+    auth = None if user is None else {"username": user, "password": password}
+    tls = {"ca_certs": None if settings.ca is None else str(settings.ca)} if secure else None
+    about = {"hostname": host, "port": port, "auth": auth, "tls": tls}
 
     def tell(event):
         publish.single(parts.path.lstrip("/"), as_json(event), qos=1, **about)

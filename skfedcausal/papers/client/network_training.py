@@ -124,12 +124,9 @@ class NetworkTraining:
         """What the unit sends about the present batch."""
         rows = self._rows
         _, predicted, rest = batch_loss(self.record, rows, self.correction, self._outputs)
-        return PredictedStates(
-            predicted,
-            float((rest**2).sum() / len(rest)),
-            self.record.filtered[rows] if self.batch < self.n_batches else None,
-            self.spread if self.batch == 0 else None,
-        )
+        filtered = self.record.filtered[rows] if self.batch < self.n_batches else None
+        loss = float((rest**2).sum() / len(rest))
+        return PredictedStates(predicted, loss, filtered, self.spread if self.batch == 0 else None)
 
     def advanced(self, received):
         """Training after a message of the server, and what the unit answers."""

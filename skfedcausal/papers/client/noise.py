@@ -22,6 +22,7 @@ References
 
 import secrets
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -346,16 +347,9 @@ class PaperNoise:
     def charge(self, name, n_rounds):
         """What a run costs, were theta public."""
         sensitivity = 2 * self.radius * float(np.linalg.norm(self.gain, 2))
-        return Charge(
-            name,
-            "messages of training",
-            "gaussian (paper)",
-            mu=self.mu,
-            count=n_rounds,
-            sensitivity=sensitivity,
-            noise_std=sensitivity * classical_noise_multiplier(self.epsilon, self.delta),
-            bound="theta taken for public",
-        )
+        std = sensitivity * classical_noise_multiplier(self.epsilon, self.delta)
+        sizes: dict[str, Any] = {"mu": self.mu, "count": n_rounds, "sensitivity": sensitivity, "noise_std": std}
+        return Charge(name, "messages of training", "gaussian (paper)", **sizes, bound="theta taken for public")
 
     def noised(self, message, training, round):
         """The unit's answer of a round as it leaves."""

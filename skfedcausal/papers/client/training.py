@@ -113,19 +113,10 @@ class UnitTraining:
             reach = reach + np.einsum("ti,ti->t", inputs, inputs)
             before = inputs[series.rows - 1].mean(axis=0)
             table = np.array([_input_level(model, inputs), before, inputs.std(axis=0)])
-        return LocalModel(
-            model.A,
-            model.Q,
-            model.C.T @ model.weights,
-            series.lengths,
-            np.array(curvature),
-            float(problem.energy),
-            float(reach.max()),
-            None if inputs is None else model.B,
-            table,
-            series.filtered if relay else None,
-            inputs if relay else None,
-        )
+        relayed = (series.filtered, inputs) if relay else (None, None)
+        own = model.A, model.Q, model.C.T @ model.weights, series.lengths
+        sizes = np.array(curvature), float(problem.energy), float(reach.max())
+        return LocalModel(*own, *sizes, None if inputs is None else model.B, table, *relayed)
 
     def planned(self, plan):
         """Training with the server's plan."""
@@ -244,17 +235,10 @@ class UnitTraining:
     def _stepped(self, reply):
         """Training after one step of the per-step algorithm."""
         t = self.series.rows[self.step]
-        parameters = correction_step(
-            self.model.A,
-            self.model.C,
-            self.rates,
-            self.parameters,
-            y=self.series.seen[t - 1],
-            c=self.residuals[self.step],
-            pull=reply.predicted[0],
-            pull_past=None if reply.augmented is None else reply.augmented[0],
-            constant=self.constant is not None,
-        )
+        row = {"y": self.series.seen[t - 1], "c": self.residuals[self.step], "pull": reply.predicted[0]}
+        past = None if reply.augmented is None else reply.augmented[0]
+        how = {"pull_past": past, "constant": self.constant is not None}
+        parameters = correction_step(self.model.A, self.model.C, self.rates, self.parameters, **row, **how)
         return replace(self, parameters=parameters, n_moves=self.n_moves + 1)
 
     def moved_by_blocks(self, row):

@@ -89,15 +89,9 @@ def untested_links(plant, A, B, Q, information):
             rows.append((names[cause], names[effect], "input", _size(roots[effect], block), np.nan))
     table = pd.DataFrame(rows, columns=["cause", "effect", "kind", "norm", "geweke"])
     table = table.astype({"cause": object, "effect": object, "kind": object, "norm": float, "geweke": float})
-    nothing: dict[str, Any] = {
-        "stderr": np.inf,
-        "statistic": 0.0,
-        "p_value": 1.0,
-        "p_adjusted": 1.0,
-        "verdict": "cannot tell",
-    }
-    nothing["because"] = "training by gradients tests no links"
-    nothing |= dict.fromkeys(("delay", "delay_low", "delay_high"), np.nan)
+    nothing: dict[str, Any] = dict.fromkeys(("delay", "delay_low", "delay_high"), np.nan)
+    nothing |= {"stderr": np.inf, "statistic": 0.0, "p_value": 1.0, "p_adjusted": 1.0}
+    nothing |= {"verdict": "cannot tell", "because": "training by gradients tests no links"}
     return table.assign(**nothing)[list(COLUMNS)]
 
 
