@@ -209,13 +209,12 @@ class Line:
 
     def last_ones(self):
         """Places from the end."""
-        while self._first < self._stop:
+        while True:
             with self._lock:
-                if self._first < self._stop:
-                    self._stop -= 1
-                    place = self._stop
-                else:
+                if self._first >= self._stop:
                     return
+                self._stop -= 1
+                place = self._stop
             yield place
 
 

@@ -209,10 +209,7 @@ class TransferFunction:
 
 def _square_zeros(A, B, C, D):
     """Finite generalised eigenvalues of the Rosenbrock pencil of a square plant."""
-    n = len(A)
-    left = np.block([[A, B], [C, D]])
-    right = np.zeros_like(left)
-    right[:n, :n] = np.eye(n)
+    left, right = np.block([[A, B], [C, D]]), block_diag(np.eye(len(A)), np.zeros_like(D))
     alpha, beta = eig(left, right, right=False, homogeneous_eigvals=True)
     finite = np.abs(beta) > 1e-9 * np.abs(alpha)
     values = alpha[finite] / beta[finite]

@@ -17,9 +17,8 @@ _PICTURE = "skfedcausal_plant.png"
 
 def main(arguments):
     """Learn the links of a simulated plant and save a picture of them."""
-    reader = parser(
-        "demo", "Learn the links of a simulated plant without pooling its data.", settings=False, json=False
-    )
+    described = "Learn the links of a simulated plant without pooling its data."
+    reader = parser("demo", described, settings=False, json=False)
     add_options(reader, "demo")
     options = reader.parse_args(arguments)
     print(run_demo(seed=options.seed, folder=options.out))

@@ -196,9 +196,8 @@ class FaultNetwork:
         n = N_STATES * n_units + n_units
         for attempt in range(TUNING.faults_most_draws):
             rng = np.random.default_rng([plant_state, n_units, attempt])
-            network = cls._draw(
-                n_units, rng, weather, TUNING.faults_weaker ** max(0, attempt + 1 - TUNING.faults_draws)
-            )
+            share = TUNING.faults_weaker ** max(0, attempt + 1 - TUNING.faults_draws)
+            network = cls._draw(n_units, rng, weather, share)
             if np.abs(np.linalg.eigvals(network.closed_loop[:n, :n])).max() < TUNING.faults_stable:
                 return network
         raise ValueError(
@@ -206,7 +205,7 @@ class FaultNetwork:
         )
 
     @classmethod
-    def _draw(cls, n_units, rng, weather, share=1.0):
+    def _draw(cls, n_units, rng, weather, share):
         n = N_STATES * n_units
         A, B, links, order = np.zeros((n, n)), np.zeros((n, n_units)), [], rng.permutation(n_units).tolist()
         for m in range(n_units):

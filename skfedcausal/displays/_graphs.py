@@ -66,9 +66,8 @@ class CirclePlan:
         self.angles = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / len(names)
         points = np.column_stack([np.cos(self.angles), np.sin(self.angles)])
         self.place = dict(zip(names, points, strict=True))
-        self.radius, self.beside = (
-            (1.7, 0.8) if self.boxed else (max(1.7, TUNING.graphs_line * len(names) / (2 * np.pi)), 1.5)
-        )
+        around = TUNING.graphs_line * len(names) / (2 * np.pi)
+        self.radius, self.beside = (1.7, 0.8) if self.boxed else (max(1.7, around), 1.5)
         self.size = (2 * (self.radius + self.beside),) * 2
 
     def draw_names(self, ax):

@@ -119,9 +119,8 @@ class EffectDisplay:
         half = 1.645 * std.rename_axis("time").reset_index().melt("time")["value"]
         ends = {"low": long["effect"] - half, "high": long["effect"] + half}
         table = long.assign(counterfactual=long["effect"], **ends)
-        return cls(table, _largest(table, TUNING.effects_most_sensors) if columns is None else list(columns)).plot(
-            title=title
-        )
+        chosen = _largest(table, TUNING.effects_most_sensors) if columns is None else list(columns)
+        return cls(table, chosen).plot(title=title)
 
     @classmethod
     def from_estimator(

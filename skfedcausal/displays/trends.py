@@ -159,9 +159,8 @@ class TrendDisplay:
 def _chosen(parts, window):
     """Tags to draw: those that leave what was usual the furthest, or the first of each unit."""
     if window is None:
-        return [next((c for c in frame if frame[c].nunique() > 1), frame.columns[0]) for frame in parts.values()][
-            : TUNING.trends_most_tags
-        ]
+        first = [next((c for c in frame if frame[c].nunique() > 1), frame.columns[0]) for frame in parts.values()]
+        return first[: TUNING.trends_most_tags]
     ranked = [_departures(frame, *window).index.tolist() for frame in parts.values()]
     chosen = [name for tags in ranked for name in tags[: TUNING.trends_per_unit]][: TUNING.trends_most_tags]
     more = [name for name in ranked[0] if name not in chosen]

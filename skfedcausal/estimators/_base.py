@@ -206,9 +206,8 @@ class FederatedEstimator(
             raise ValueError(
                 f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."
             )
-        exchange = self._exchange(
-            transport, Ledger(), lost_units=self.lost_units, dealer=getattr(server, "dealer", None)
-        )
+        how = {"lost_units": self.lost_units, "dealer": getattr(server, "dealer", None)}
+        exchange = self._exchange(transport, Ledger(), **how)
         if exchange.one_way and server.needs_replies:
             raise ValueError(
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "
@@ -224,9 +223,8 @@ class FederatedEstimator(
         self._units, self._channel = {}, exchange
         self.clients_, self.augmenters_ = {}, {}
         self.layout_ = self._layout_of_sites(exchange)
-        self.noise_covariance_ = {
-            name: np.diag(told.noise) for name, told in exchange.promises.items() if name in exchange.names
-        }
+        told = {name: promise.noise for name, promise in exchange.promises.items() if name in exchange.names}
+        self.noise_covariance_ = {name: np.diag(variance) for name, variance in told.items()}
         self.communication_ = self.ledger_.communication(dict.fromkeys(sites, np.nan))
         self._store_told_promises()
         self._store_fit(server, exchange)
@@ -249,9 +247,8 @@ class FederatedEstimator(
         self._row_time = plant.row_time
         noise_of_units, guard = {}, None  # of training; on the record it is there already
         if mechanism is not None and mechanism.place != "record":
-            noise_of_units, guard = beside("training_noise")(
-                mechanism, server, plant, templates, self.wire_dtype, self.augmenter
-            )
+            how = mechanism, server, plant, templates, self.wire_dtype, self.augmenter
+            noise_of_units, guard = beside("training_noise")(*how)
         augmenter = None if self.augmenter is None else seeded(self.augmenter, self.random_state)
         units = new_units(plant, templates, augmenter, self._noise, training=noise_of_units, home=home)
         with self._reaching(units, server, guard) as exchange:
@@ -259,9 +256,8 @@ class FederatedEstimator(
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
         self._store_units(kept_states(units, quiet=mechanism is not None), server.names_)
         self.layout_ = layout
-        self.noise_covariance_ = {
-            name: np.diag(noise.variance) for name, noise in self._noise.items() if name in server.names_
-        }
+        known = {name: noise for name, noise in self._noise.items() if name in server.names_}
+        self.noise_covariance_ = {name: np.diag(noise.variance) for name, noise in known.items()}
         self.communication_ = self.ledger_.communication(raw_bytes)
         told = mechanism is None and getattr(server, "dealer", None) is None
         self._exact_units = warn_of_exact_states(plant, self.state_slices_) if told else []

@@ -250,10 +250,9 @@ def _unit_names(X):
 def _columns_inside(X, input_columns, function):
     """The same for inputs among the columns of X."""
     is_table = not isinstance(X, (Mapping, list))
-    tables = (
-        {None: X} if is_table else dict(zip(_unit_names(X), X.values() if isinstance(X, Mapping) else X, strict=True))
-    )
-    tables = {unit: _framed(table) for unit, table in tables.items()}
+    units = X.values() if isinstance(X, Mapping) else X
+    named = {None: X} if is_table else dict(zip(_unit_names(X), units, strict=True))
+    tables = {unit: _framed(table) for unit, table in named.items()}
     flat = {unit: [_flat(unit, column) for column in _names(table)] for unit, table in tables.items()}
     mask = iter(input_mask(input_columns, [name for own in flat.values() for name in own]))
     changed = {}

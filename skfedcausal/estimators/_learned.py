@@ -37,11 +37,6 @@ class LearnedPlant:
     layout_: PlantLayout
     n_features_in_: int
     feature_names_in_: np.ndarray
-    _units: dict[str, Any]
-    _channel: Any  # the `Exchange` with sites, None where the units are in this process
-    _noise: Any
-    _row_time: Any
-    _account: Ledger
     _store_fit: Any  # what a subclass keeps of a fit
     _init_callback_context: Any  # of scikit-learn
 
@@ -52,7 +47,6 @@ class LearnedInputs:
     missing: str  # as set in `input_model`, as the next three
     basis: Any
     instruments: Any
-    relays: Any
     input_: np.ndarray
     lag_inputs_: np.ndarray
     input_at_once_: np.ndarray

@@ -99,9 +99,8 @@ class PlantModes:
             return plant
         unseen: dict = {}
         inputs = list(plant.inputs)
-        codes = {
-            name: U[:, j] for U, own in zip(inputs, plant.layout.inputs, strict=True) for j, name in enumerate(own)
-        }
+        units = zip(inputs, plant.layout.inputs, strict=True)
+        codes = {name: U[:, j] for U, own in units for j, name in enumerate(own)}
         for m, own in enumerate(plant.layout.inputs):
             for j, name in enumerate(own):
                 unknown = self._unknown(name, codes)

@@ -244,7 +244,8 @@ class FederatedRCADetector(WatchingDetector):
         labels = declared.labels(X, self.client_labels)
         plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=columns)
         declared.units(plant.layout)  # refuses units that there are not
-        self._late = self._learn_timing(plant.layout)
+        timed = self.sampled != "auto"
+        self._late = late_inputs(plant.layout, self.sampled, self.mode, self.server) if timed else frozenset()
         plant = filled_inputs(plant, "hold")
         self.input_ranges_ = input_ranges(plant, () if self._modes is None else self._modes.labels)
         plant = self._seen_by_units(plant)
@@ -327,12 +328,6 @@ class FederatedRCADetector(WatchingDetector):
         modes.check_settings(self.mode, self.signs, self.levels)
         self._modes = modes
         return *modes.coded(X, inputs), None if inputs is not None else modes.input_columns(columns)
-
-    def _learn_timing(self, layout):
-        """Names of the inputs that were set after the row that they stand in was measured."""
-        if self.sampled == "auto":
-            return frozenset()
-        return late_inputs(layout, self.sampled, self.mode, self.server)
 
     def fit_sites(self, transport: "Transport") -> Self:
         """Learn the plant and what is nominal from units at sites of their own, see the other estimators.

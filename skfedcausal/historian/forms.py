@@ -401,9 +401,8 @@ def _cells(values, bad_values):
     numbers, words = _floats(cells)
     bad = BAD_TEXTS | bad_values
     unknown = {text for text in words if text.lower() not in bad}
-    there = np.array(
-        [bool(unknown) and isinstance(cell, str) and cell.strip() in unknown for cell in cells], dtype=bool
-    )
+    is_unknown = [bool(unknown) and isinstance(cell, str) and cell.strip() in unknown for cell in cells]
+    there = np.array(is_unknown, dtype=bool)
     return _Cells(_without(numbers, fills), there)
 
 

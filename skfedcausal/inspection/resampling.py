@@ -88,9 +88,8 @@ def bootstrap_links(
     'cause effect\\nunit0  unit2'
     """
     drawing = {"n_resamples": n_resamples, "block_length": block_length, "n_jobs": n_jobs}
-    return _resampled(
-        est, "bootstrap_links", (X, inputs, lengths), random_state, method=method, confidence=confidence, **drawing
-    )
+    how = {"method": method, "confidence": confidence}
+    return _resampled(est, "bootstrap_links", (X, inputs, lengths), random_state, **how, **drawing)
 
 
 def stable_links(

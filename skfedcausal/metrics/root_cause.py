@@ -70,13 +70,8 @@ def incident_report(
             n_wrong += answer != unit
     nominal = n_samples - sum(stop - first for first, stop, _ in faults)
     false_alarms = int((matched < 0).sum())
-    precision = right / max(right + n_wrong, 1)
-    recall = right / max(len(faults), 1)
-    delay = float(np.mean(delays)) if delays else np.nan
-    return {
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / (precision + recall) if right else 0.0,
+    delay = _mean(delays)
+    return _scores(right, right + n_wrong, len(faults)) | {
         "detected": len(delays) / len(faults) if faults else np.nan,
         "top1": right / len(delays) if delays else np.nan,
         "delay": delay,
@@ -121,13 +116,8 @@ def naming_report(roots: ArrayLike, faults: Any) -> dict[str, Any]:
         hits = np.flatnonzero(roots[first:stop] == unit)
         delays += [hits[0]] if len(hits) else []
     right, in_fault = int((named & (roots == truth)).sum()), int((truth != "").sum())
-    precision = right / named.sum() if named.any() else 0.0
-    recall = right / in_fault if in_fault else 0.0
-    return {
-        "precision": float(precision),
-        "recall": float(recall),
-        "f1": float(2 * precision * recall / (precision + recall)) if right else 0.0,
-        "delay": float(np.mean(delays)) if delays else np.nan,
+    return _scores(right, int(named.sum()), in_fault) | {
+        "delay": _mean(delays),
         "delay_std": float(np.std(delays)) if delays else np.nan,
         "named": len(delays) / len(faults) if len(faults) else np.nan,
     }
@@ -223,7 +213,7 @@ def alarm_report(alarms: ArrayLike, faults: Any) -> dict[str, Any]:
             delays.append(inside[0])
             starts.append(first)
     false = int((alarms & nominal).sum())
-    delay = float(np.mean(delays)) if delays else np.nan
+    delay = _mean(delays)
     return {
         "arl0": float(nominal.sum() / false) if false else np.inf,
         "wait": _mean_wait(alarms, nominal),
@@ -234,11 +224,20 @@ def alarm_report(alarms: ArrayLike, faults: Any) -> dict[str, Any]:
     }
 
 
+def _scores(right, n_named, n_true):
+    """Precision and recall of names, and their harmonic mean."""
+    precision, recall = right / max(n_named, 1), right / max(n_true, 1)
+    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+    return {"precision": precision, "recall": recall, "f1": f1}
+
+
+def _mean(delays):
+    return float(np.mean(delays)) if delays else np.nan
+
+
 def _mean_wait(alarms, nominal):
     """Mean steps from every nominal step to the next alarm or the end of its nominal segment."""
-    waits = np.zeros(len(alarms))
-    ahead = 0
-    for t in range(len(alarms) - 1, -1, -1):
-        ahead = 0 if not nominal[t] else 1 if alarms[t] else ahead + 1
-        waits[t] = ahead
+    rows = np.arange(len(alarms))
+    ends = np.where(nominal, np.where(alarms, rows + 1, len(alarms)), rows)  # of a wait, as this row alone says
+    waits = np.minimum.accumulate(ends[::-1])[::-1] - rows
     return float(waits[nominal].mean()) if nominal.any() else np.nan

@@ -81,9 +81,8 @@ class _Fit:
             gaps = {name: np.random.default_rng(0).random(Y.shape) < 0.02 for name, Y in records.items()}
             records = {name: np.where(gaps[name], np.nan, Y) for name, Y in records.items()}
         self.records = records
-        self.units = {
-            name: Site(UnitWorker(name, Y, None, (0,), None, clients[name], augmenter)) for name, Y in records.items()
-        }
+        parts = {name: (Y, None, (0,), None, clients[name], augmenter) for name, Y in records.items()}
+        self.units = {name: Site(UnitWorker(name, *own)) for name, own in parts.items()}
         self.n_questions, self.sent, self.told, self.learned = 0, [], {}, True
         try:
             self._run(server.dialogue(tuple(records), inputs=False))

@@ -23,18 +23,8 @@ def spectral_radius(H):
 
 def after_rounds(recurrence, delta, n_rounds):
     """Delta after a number of rounds, by repeated squaring of H."""
-    H, J = recurrence.H, recurrence.J
-    size = len(H)
-    power = np.eye(size + 1)
-    step = np.zeros((size + 1, size + 1))
-    step[:size, :size], step[:size, size], step[size, size] = H, J, 1.0
-    n = int(n_rounds)
-    while n:
-        if n & 1:
-            power = step @ power
-        step = step @ step
-        n >>= 1
-    return power[:size, :size] @ delta + power[:size, size]
+    step = np.block([[recurrence.H, recurrence.J[:, None]], [np.zeros(len(delta)), 1.0]])
+    return (np.linalg.matrix_power(step, int(n_rounds)) @ np.append(delta, 1.0))[:-1]
 
 
 def rate_conditions(recurrence):

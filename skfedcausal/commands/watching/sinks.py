@@ -152,10 +152,8 @@ def to_table(settings, password):
     engine = engine_of(settings.url, settings.user, password)
     words = ("incident", "start", "detected", "end", "root", "kind", "document")
     columns = [sql.Column(name, sql.Text) for name in words]
-    number = sql.Column("probability", sql.Float)
-    table = sql.Table(
-        settings.name, sql.MetaData(), sql.Column("id", sql.String(80), primary_key=True), number, *columns
-    )
+    keyed = sql.Column("id", sql.String(80), primary_key=True), sql.Column("probability", sql.Float)
+    table = sql.Table(settings.name, sql.MetaData(), *keyed, *columns)
 
     def run(*statements):
         try:

@@ -186,11 +186,8 @@ def start(client, augmenter, Y, starts, plan):
     filtered = unit_states(client, Y, starts)
     whole = completed(h, active, filtered)
     estimator, n_lags = correction_regressor(augmenter)
-    scale = whole.std(axis=0)
-    unit = filtered.std(axis=0)
-    correction = StateCorrection(
-        estimator, n_lags, whole.mean(axis=0), np.where(scale > 0, scale, 1.0), np.where(unit > 0, unit, 1.0)
-    )
+    scale, unit = (np.where(spread > 0, spread, 1.0) for spread in (whole.std(axis=0), filtered.std(axis=0)))
+    correction = StateCorrection(estimator, n_lags, whole.mean(axis=0), scale, unit)
     rows = inner_rows(len(Y), starts)
     features = correction.features(whole, starts)[rows - 1]
     _begin_at_zero(estimator, features[: plan.batch_size], filtered.shape[1])

@@ -159,15 +159,11 @@ def training_noise(mechanism, server, data, templates, dtype, augmenter=None):
             "protocol='paper' knows how far a measurement moves the correction theta y, and no other; got "
             f"augmenter={augmenter!r}. Leave it out, or use noise on the record (the default)."
         )
-    units = {
-        name: _paper_noise(mechanism, name, Y, U, templates[name])
-        for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
-    }
+    records = zip(data.names, data.outputs, data.inputs, strict=True)
+    units = {name: _paper_noise(mechanism, name, Y, U, templates[name]) for name, Y, U in records}
     times = server.n_rounds_at_most + 1  # that the states of every time step are sent, at most
-    mechanism.account.charge(
-        [as_paid(mechanism, noise.charge(name, times), data.n_samples) for name, noise in units.items()],
-        mechanism.scope,
-    )
+    charges = [as_paid(mechanism, noise.charge(name, times), data.n_samples) for name, noise in units.items()]
+    mechanism.account.charge(charges, mechanism.scope)
     return units, None
 
 
@@ -249,12 +245,10 @@ def _gradient_guard(mechanism, server, data, templates):
     n_steps = sum(length - 1 for length in data.lengths)
     rounds, recipients = server.n_rounds_at_most, len(data.names)
     width = 2 * max(_largest_order(templates[name], Y) for name, Y in zip(data.names, data.outputs, strict=True))
-    guard = GradientGuard.calibrated(
-        mechanism.gradient_clip, mechanism.mu_of_release(), n_steps, rounds, recipients, width
-    )
-    mechanism.account.charge(
-        [as_paid(mechanism, guard.charge(name), data.n_samples) for name in data.names], mechanism.scope
-    )
+    run = n_steps, rounds, recipients, width
+    guard = GradientGuard.calibrated(mechanism.gradient_clip, mechanism.mu_of_release(), *run)
+    charges = [as_paid(mechanism, guard.charge(name), data.n_samples) for name in data.names]
+    mechanism.account.charge(charges, mechanism.scope)
     rng = generator(mechanism.random_state, "gradients", len(mechanism.account))
 
     def guarded(replies):

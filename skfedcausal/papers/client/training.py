@@ -134,9 +134,8 @@ class UnitTraining:
         if plan.warm_up:
             warm_up = WarmUp(plan.warm_up, _rates(problem, plan.warm_rates, plan.ridge))
             d = problem.n_outputs
-            divide = correction_divisor(
-                problem.transition, problem.moments[:d, :d], warm_up.rates.server[:, :1], plan.xi
-            )
+            rate = warm_up.rates.server[:, :1]
+            divide = correction_divisor(problem.transition, problem.moments[:d, :d], rate, plan.xi)
         sizes = {"rates": rates, "mode": plan.mode, "warm_up": warm_up, "divide": divide}
         return replace(self, problem=problem, stretches=parts, **sizes)
 

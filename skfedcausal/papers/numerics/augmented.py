@@ -167,10 +167,8 @@ def gradients(problem, at, dual=None):
         masked = masked if dual is None else masked + dual
         inside = problem.in_penalty
         pull += ((masked * inside) @ problem.moments) * inside
-    q = problem.n_local
-    return Gradients(
-        lowered(problem, 2 * (at.client - problem.target)), lowered(problem, pull[..., :q]), -pull[..., q:]
-    )
+    q, client = problem.n_local, lowered(problem, 2 * (at.client - problem.target))
+    return Gradients(client, lowered(problem, pull[..., :q]), -pull[..., q:])
 
 
 def lowered(problem, pull):

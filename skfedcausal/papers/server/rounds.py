@@ -112,10 +112,8 @@ def moments_rounds(plant, choose, training, limits):
         turn = steps.turn(k, slope, training.blocks)
         if limits.is_over(training, received, turn, steps.is_last_phase(k, limits.max_iter)):
             return
-        replies = {
-            name: BlockRow(training.blocks[own][:, columns])
-            for name, own, columns in zip(plant.names, slices, drivers, strict=True)
-        }
+        units = zip(plant.names, slices, drivers, strict=True)
+        replies = {name: BlockRow(training.blocks[own][:, columns]) for name, own, columns in units}
         training.blocks = training.blocks - moving(plant, received.skipped, turn)
         training.moves.append(not received.skipped)
         received = yield replies

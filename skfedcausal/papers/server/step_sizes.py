@@ -33,9 +33,8 @@ class StepSizes:
     def plan(self, m, mode, **relayed):
         """Message of unit m's step sizes."""
         warm = None if self.warm is None else self.warm.rates_of(m)
-        return TrainingPlan(
-            mode, self.rates_of(m), self.xi, self.ridge, warm_up=self.warm_up, warm_rates=warm, **relayed
-        )
+        how = {"warm_up": self.warm_up, "warm_rates": warm, **relayed}
+        return TrainingPlan(mode, self.rates_of(m), self.xi, self.ridge, **how)
 
     def rates_of(self, m):
         """eta1, eta2, gamma1, gamma2 of unit m and the step size of its ``A_mn``."""
