@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
-from functools import partial, wraps
+from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -55,25 +55,7 @@ from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
 from ._queries import QueriedUnits
 
-_Kind = TypeVar("_Kind", bound="FederatedEstimator")
 _Question = TypeVar("_Question", bound=Callable[..., Any])
-
-
-def explained(cls: type[_Kind]) -> type[_Kind]:
-    """The class, whose constructor says of a parameter that it does not have where it belongs."""
-    init = cls.__init__
-
-    @wraps(init)
-    def checked(self, *args, **settings):
-        for name in settings.keys() - set(cls._get_param_names()):
-            places = {part: place_of(type(own), name) for part, own in cls._default_parts().items()}
-            parts = [f"it is one of its {part}: {part}={place}" for part, place in places.items() if place]
-            known = f"it has {listed(cls._get_param_names(), 20)}"
-            raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {'; '.join(parts) or known}.")
-        init(self, *args, **settings)
-
-    cls.__init__ = checked  # type: ignore[method-assign]
-    return cls
 
 
 class where_server:
@@ -98,7 +80,6 @@ class where_server:
         return MethodType(self._function, estimator)
 
 
-@explained
 @dataclass(repr=False, eq=False)
 class FederatedEstimator(
     LearnedPlant, Grouped, DefaultParts, CallbackSupportMixin, TransformerMixin, Versioned, BaseEstimator
@@ -143,6 +124,16 @@ class FederatedEstimator(
         return tags
 
     if not TYPE_CHECKING:  # which would take every name for one that is there
+
+        def __new__(cls, *args, **settings):
+            """Say of a parameter that an estimator does not have where it belongs."""
+            made = super().__new__(cls, *args, **settings)
+            for name in settings.keys() - set(cls._get_param_names()):
+                places = {part: place_of(type(own), name) for part, own in cls._default_parts().items()}
+                parts = [f"it is one of its {part}: {part}={place}" for part, place in places.items() if place]
+                known = f"it has {listed(cls._get_param_names(), 20)}"
+                raise TypeError(f"{cls.__name__} has no parameter {name!r}: {'; '.join(parts) or known}.")
+            return made
 
         def __getattr__(self, name):
             """Say of what `fit` learns that it is not there before."""

@@ -15,7 +15,6 @@ from ..containers.layout import SEPARATOR, listed
 from ..given import Columns, Inputs, Lengths, Record
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
-from ._base import explained
 from ._declared import Declared, coded_record, filled_inputs, learned_levels, merged_inputs
 from ._input_effects import learned_engine
 from ._input_spec import InputSpec
@@ -26,7 +25,6 @@ from .input_model import InputModel
 from .relays import check_relays
 
 
-@explained
 @dataclass(repr=False, eq=False, kw_only=True)
 class FederatedCounterfactualEstimator(InputQuestions):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.

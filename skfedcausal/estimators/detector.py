@@ -36,7 +36,6 @@ from ..server.watching.posterior import prior_weights
 from ..server.watching.slow import spans_a_shift
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
-from ._base import explained
 from ._declared import Declared, filled_inputs, has_words, input_ranges, merged_inputs
 from ._input_spec import late_inputs
 from ._modes import PlantModes
@@ -51,7 +50,6 @@ if TYPE_CHECKING:
     from ..federation.transport import Transport
 
 
-@explained
 @dataclass(repr=False, eq=False, kw_only=True)
 class FederatedRCADetector(WatchingDetector):
     """Detects when a plant leaves normal operation and names the unit where it started.

@@ -12,7 +12,6 @@ from ..client.kalman import KalmanClient
 from ..given import Inputs, Lengths, Record
 from ..parameters import group_of
 from ..server.validity.report import SHIFTS
-from ._base import explained
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 from .tuning import TUNING
@@ -20,7 +19,6 @@ from .tuning import TUNING
 _OWN_MODEL = ("harmonics", "trend", "mode", "levels")
 
 
-@explained
 @dataclass(repr=False, eq=False, kw_only=True)
 class FederatedGrangerEstimator(PlantEstimator):
     """Learns which unit of a plant drives which, from low-dimensional messages.
