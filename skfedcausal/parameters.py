@@ -1,7 +1,7 @@
 """Parameters that belong together are one object of a constructor, which searches and ``set_params`` reach into."""
 
 from inspect import signature
-from numbers import Integral
+from numbers import Integral, Real
 from reprlib import repr as short
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,7 +10,9 @@ from sklearn.utils._param_validation import Interval, InvalidParameterError, val
 
 from .bases import BaseEstimator
 
-N_JOBS = [Interval(Integral, None, -1, closed="right"), Interval(Integral, 1, None, closed="left"), None]
+FROM_ZERO, POSITIVE = (Interval(Real, 0, None, closed=closed) for closed in ("left", "neither"))
+AT_LEAST_ONE = Interval(Integral, 1, None, closed="left")
+N_JOBS = [Interval(Integral, None, -1, closed="right"), AT_LEAST_ONE, None]
 
 
 class Checked(BaseEstimator):

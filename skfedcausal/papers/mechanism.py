@@ -1,10 +1,10 @@
 """Noise inside gradient training: the papers' protocol, and a trusted server that hides units from each other."""
 
 from dataclasses import dataclass
-from numbers import Real
 
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
+from ..parameters import POSITIVE
 from ..privacy.gaussian import GaussianMechanism
 from ..privacy.promise import gradient_statement, paper_statement, with_voids
 
@@ -48,7 +48,7 @@ class TrainingMechanism(GaussianMechanism):
         **GaussianMechanism._parameter_constraints,
         "protocol": [StrOptions({"one-shot", "paper"})],
         "trust": [StrOptions({"none", "server"})],
-        "gradient_clip": [Interval(Real, 0, None, closed="neither"), None],
+        "gradient_clip": [POSITIVE, None],
     }
 
     @property

@@ -6,19 +6,17 @@ regressor predicts, differentiates, is pickled and read back where torch is not 
 
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, gen_batches
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..bases import RegressorMixin
 from ..callers import warn
 from ..optional import import_optional
-from ..parameters import Checked
+from ..parameters import AT_LEAST_ONE, FROM_ZERO, POSITIVE, Checked
 from ..statespace.networks import FeedForward
 from ..versioned import Versioned
 from .numerics.lstm import LSTM, uniform_lstm
@@ -26,11 +24,10 @@ from .numerics.lstm import LSTM, uniform_lstm
 _DECAY = (0.9, 0.999)  # of Adam's two averages
 _TINY = 1e-8
 _RAISE = "Raise max_iter, or set tol=0 for a fixed number of epochs."
-_AT_LEAST_ONE = [Interval(Integral, 1, None, closed="left")]
 _CONSTRAINTS = {
-    **dict.fromkeys(("hidden", "batch_size", "max_iter", "n_iter_no_change"), _AT_LEAST_ONE),
-    "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
-    "tol": [Interval(Real, 0, None, closed="left")],
+    **{key: [AT_LEAST_ONE] for key in ("hidden", "batch_size", "max_iter", "n_iter_no_change")},
+    "learning_rate_init": [POSITIVE],
+    "tol": [FROM_ZERO],
     "random_state": ["random_state"],
 }
 
@@ -230,7 +227,7 @@ class LSTMRegressor(_TorchRegressor):
 
     _parameter_constraints = {
         **_CONSTRAINTS,
-        **dict.fromkeys(("n_layers", "n_steps"), _AT_LEAST_ONE),
+        **{key: [AT_LEAST_ONE] for key in ("n_layers", "n_steps")},
         "zero_output": ["boolean"],
     }
 

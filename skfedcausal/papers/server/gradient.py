@@ -4,7 +4,6 @@ from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pandas as pd
 from scipy.linalg import block_diag
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from ...arguments import check_confidence
 from ...bases import BaseEstimator
@@ -28,6 +27,7 @@ from ...message.training import (
     TrainRequest,
     later_answer,
 )
+from ...parameters import AT_LEAST_ONE, FROM_ZERO
 from ...server.dynamics import Plant as LearnedPlant
 from ...server.effects import ErrorsOfOneLag
 from ...server.joint import JointRecord
@@ -178,11 +178,11 @@ class GradientServer(Trained, Versioned, BaseEstimator):
     _parameter_constraints = {
         "update": [StrOptions({"batch", "online"})],
         "solve": [StrOptions({"iterate", "stationary"})],
-        **{name: [Interval(Real, 0, None, closed="left")] for name in ("xi", "start_scale", "ridge")},
+        **{name: [FROM_ZERO] for name in ("xi", "start_scale", "ridge")},
         "rates": [Rates, None],
         "stop": [StopRule, None],
         "constraint": [StrOptions({"penalty", "augmented_lagrangian", "hybrid"})],
-        "n_warm_up": [Interval(Integral, 1, None, closed="left")],
+        "n_warm_up": [AT_LEAST_ONE],
         "random_state": ["random_state"],
         "exchange": [StrOptions({"series", "moments"})],
         "variant": [StrOptions(set(VARIANTS))],

@@ -2,13 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from numbers import Integral, Real
 
-from sklearn.utils._param_validation import Interval
-
-from ...parameters import Grouped, ParameterGroup
-
-_FROM_ZERO, _POSITIVE = (Interval(Real, 0, None, closed=closed) for closed in ("left", "neither"))
+from ...parameters import AT_LEAST_ONE, FROM_ZERO, POSITIVE, Grouped, ParameterGroup
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -52,9 +47,9 @@ class Rates(ParameterGroup):
     alpha_B: float | None = None
 
     _parameter_constraints = {
-        "client_weight": [_FROM_ZERO],
-        **{name: [_FROM_ZERO, None] for name in ("eta1", "eta2", "gamma1", "gamma2")},
-        **{name: [_POSITIVE, None] for name in ("gamma", "alpha_A", "alpha_B")},
+        "client_weight": [FROM_ZERO],
+        **{name: [FROM_ZERO, None] for name in ("eta1", "eta2", "gamma1", "gamma2")},
+        **{name: [POSITIVE, None] for name in ("gamma", "alpha_A", "alpha_B")},
     }
 
 
@@ -90,9 +85,9 @@ class StopRule(ParameterGroup):
     callback: Callable | None = None
 
     _parameter_constraints = {
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [_FROM_ZERO],
-        "loss_tol": [_FROM_ZERO, None],
+        "max_iter": [AT_LEAST_ONE, None],
+        "tol": [FROM_ZERO],
+        "loss_tol": [FROM_ZERO, None],
         "callback": [callable, None],
     }
 

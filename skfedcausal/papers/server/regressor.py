@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -11,10 +10,11 @@ from sklearn.base import clone
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from ...message.states import StateMessage
 from ...message.training import GradientReply, NetworkPlan, NetworksTrained, NoGradient, PredictedStates
+from ...parameters import AT_LEAST_ONE, FROM_ZERO
 from ...seeding import seeded
 from ...server.joint import JointRecord
 from ...server.moments import MomentServer
@@ -104,9 +104,9 @@ class RegressorServer(MomentServer):
         **MomentServer._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict"]), None],
         "labels": [StrOptions({"next", "augmented"})],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "n_epochs": [Interval(Integral, 1, None, closed="left")],
-        "client_weight": [Interval(Real, 0, None, closed="left")],
+        "batch_size": [AT_LEAST_ONE],
+        "n_epochs": [AT_LEAST_ONE],
+        "client_weight": [FROM_ZERO],
         "feedback": ["boolean"],
         "random_state": ["random_state"],
     }
