@@ -158,17 +158,14 @@ class Grouped(Checked):
         ValueError
             If there is no such parameter.
         """
-        inside = {name: name.partition("__")[::2] for name in params if name.partition("__")[0] in self._groups}
         changes: dict[str, dict] = {}
-        for name, (group, own) in inside.items():
-            value = params.pop(name)
-            if own:
-                changes.setdefault(group, {})[own] = value
-            else:
-                setattr(self, group, value)
+        for name in [name for name in params if "__" in name and name.partition("__")[0] in self._groups]:
+            group, _, own = name.partition("__")
+            changes.setdefault(group, {})[own] = params.pop(name)
+        super().set_params(**params)
         for group, settings in changes.items():
             setattr(self, group, group_of(self, group).changed(**settings))
-        return super().set_params(**params)
+        return self
 
 
 def group_of(estimator, name):
@@ -248,15 +245,12 @@ def configured(kind, settings):
     >>> configured(KalmanClient, {"n_states": 2, "harmonics": [24]})
     KalmanClient(baseline=Baseline(harmonics=[24]), n_states=2)
     """
-    own: dict[str, Any] = {}
-    grouped: dict[str, dict[str, Any]] = {}
-    for name, value in settings.items():
-        group = None if name in _names(kind) else _home(kind, name)
-        if group is None:
-            own[name] = value
-        else:
-            grouped.setdefault(group, {})[name] = value
-    return kind(**own, **{group: _groups(kind)[group](**inside) for group, inside in grouped.items()})
+    homes = {name: None if name in _names(kind) else _home(kind, name) for name in settings}
+    parts: dict[Any, dict] = {
+        home: {name: settings[name] for name in settings if homes[name] == home} for home in homes.values()
+    }
+    own = parts.pop(None, {})
+    return kind(**own, **{group: _groups(kind)[group](**inside) for group, inside in parts.items()})
 
 
 def settings_by_name(estimator):

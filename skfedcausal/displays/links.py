@@ -213,10 +213,6 @@ def _looks_of(grade):
     return {"linewidth": width, "linestyle": style, "color": _COLOURS.get(grade, "0.5")}
 
 
-def _has(links, grade):
-    return (links["verdict"] == grade).any()
-
-
 class LinkGraphDisplay(Display):
     """Units from left to right as influence flows, an arrow for every influence that was found.
 
@@ -365,7 +361,8 @@ class LinkGraphDisplay(Display):
                 text = {"ha": "center", "va": "center", "fontsize": "small", "color": "0.3", "zorder": 4}
                 box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
                 ax.text(*middle, words, bbox=box, **text)
-        handles = [lines.Line2D([], [], label=grade, **_looks_of(grade)) for grade in _GRADES if _has(found, grade)]
+        grades = [grade for grade in _GRADES if (found["verdict"] == grade).any()]
+        handles = [lines.Line2D([], [], label=grade, **_looks_of(grade)) for grade in grades]
         if len(handles) > 1:
             place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "ncols": len(handles)}
             ax.legend(handles=handles, frameon=False, fontsize="small", **place)

@@ -171,7 +171,7 @@ class BatchLearning(FederatedEstimator):
             )
         server, exchange = self.server_, self._channel
         while True:
-            question = WatchRequest(self._n_batches, fits=True)
+            question = WatchRequest(self.server_.batches_.n_batches, fits=True)
             messages = exchange.ask_when_there(question, StateMessage, wait)
             if messages is None:
                 return self
@@ -268,13 +268,9 @@ class BatchLearning(FederatedEstimator):
         self._place = Place()
         self._store_number(())
 
-    @property
-    def _n_batches(self):
-        return self.server_.batches_.n_batches
-
     def _store_number(self, outdated):
         """How many batches there were, and which units say that their models no longer fit."""
-        self.n_batches_, self.outdated_units_ = self._n_batches, outdated
+        self.n_batches_, self.outdated_units_ = self.server_.batches_.n_batches, outdated
         if outdated:
             warn(
                 f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch "

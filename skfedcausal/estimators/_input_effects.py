@@ -253,8 +253,8 @@ def counterfactual_tables(effects, answer, n, u0, u1, horizon, loops, split):
     known, owners = effects.spec.written, effects.spec.owners
     own, series = effects.operated(n, u0, u1, horizon)
     change, held = effects.spec.change(*series), np.isin(owners, own)
-    operated = _only(effects.above_level(series[0]), held)
-    parts = {known.names[k]: _only(change, owners == k) for k in own} if split else {None: change}
+    operated = np.where(held, effects.above_level(series[0]), 0.0)
+    parts = {known.names[k]: np.where(owners == k, change, 0.0) for k in own} if split else {None: change}
     frames = []
     for part in parts.values():  # each given those before it, so that they add up
         frames.append(_frames(effects, answer, part, operated, held, loops))
@@ -276,11 +276,6 @@ def _frames(effects, answer, change, operated, held, loops):
     effect, variance, columns = answer(effects.of_states(change, operated, held, loops))
     blocks = effect, np.sqrt(variance)
     return tuple(pd.DataFrame(block[rows], index=steps, columns=list(columns)) for block in blocks)
-
-
-def _only(change, columns):
-    """The change (n_steps, n_sent) of some columns, (n_sent,) of bool, zero of the others."""
-    return np.where(columns, change, 0.0)
 
 
 # -- records ---------------------------------------------------------------------------------------

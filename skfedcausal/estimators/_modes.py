@@ -44,7 +44,7 @@ class PlantModes:
                 found.setdefault(name, []).append(values.astype(object))
 
         if column is not None:
-            each_input(X, inputs, None if inputs is not None else _every, None, collected)
+            each_input(X, inputs, None if inputs is not None else (lambda name: True), None, collected)
         if column is not None and not found:
             where = "X" if inputs is None else "`inputs`, where it is with the others"
             raise ValueError(
@@ -139,10 +139,6 @@ class PlantModes:
         if name in self.leaders:
             return column[:, :0]
         return mode_indicators(column, len(self.labels[name]) + (self.owner is not None))
-
-
-def _every(name):
-    return True
 
 
 def _owned(X, column, owner=None):

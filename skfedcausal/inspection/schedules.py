@@ -332,7 +332,8 @@ class Situation:
         doubt = np.sqrt(spread).mean(axis=0) / sd * stats.norm.ppf(self._confidence)  # to one side
         moved = np.abs(self._free.values[rows][:, at].mean(axis=0) - self._wanted) / sd
         notes = self._notes(plan)
-        unseen = [name for name, far in zip(wish.target, self._unseen(), strict=True) if far]
+        is_far = np.abs(self._wanted - self._free.level[at]) > TUNING.schedules_far * sd
+        unseen = [name for name, far in zip(wish.target, is_far, strict=True) if far]
         if unseen:
             notes.append(f"Targets of {listed(unseen)} lie outside what was seen in `fit`.")
         vague = doubt > np.maximum(TUNING.schedules_vague, moved / 2)
@@ -358,9 +359,6 @@ class Situation:
         """What inputs do to targets that move through all of their bounds and stay, (n_targets, m), in their sd."""
         found = self._matrix(responses, slopes).sum(axis=2).mean(axis=1)
         return found * (self._wish.high - self._wish.low) / self._sd[:, None]
-
-    def _unseen(self):
-        return np.abs(self._wanted - self._free.level[self._targets]) > TUNING.schedules_far * self._sd
 
     def _leaves(self, plan, share):
         """Which inputs a schedule takes out of the range seen in `fit`, by more than a share of it, (m,)."""
@@ -409,7 +407,8 @@ def least_moves(G, gap, errors, sd, now, wish):
     low, high = (np.tile((edge - now) / width, n_steps) for edge in (wish.low, wish.high))
     limits = wish.rates / width
     if np.isinf(limits).all() and n_steps * m <= TUNING.schedules_exact:
-        whole = np.vstack([M, *(np.sqrt(_RIDGE / n_steps) * part for part in _smooth(n_steps, m))])
+        moves = np.kron(np.eye(n_steps) - np.eye(n_steps, k=-1), np.eye(m))  # from row to row
+        whole = np.vstack([M, np.sqrt(_RIDGE / n_steps) * moves])
         aim = np.concatenate([b, np.zeros(len(whole) - len(b))])
         x = lsq_linear(whole, aim, bounds=(low, high + 1e-12), method="trf", tol=1e-10).x.reshape(n_steps, m)
     else:
@@ -425,12 +424,6 @@ def _reduced(M, b):
     values, axes = np.linalg.eigh(M @ M.T)
     kept = axes[:, values > TUNING.schedules_weightless * values[-1]].T
     return kept @ M, kept @ b
-
-
-def _smooth(n_steps, m):
-    """Differences of moves from row to row, from where the inputs stand on, as matrices (n_steps m, n_steps m)."""
-    D = np.eye(n_steps) - np.eye(n_steps, k=-1)
-    return [np.kron(D, np.eye(m))]
 
 
 def _by_gradients(M, b, low, high, limits, n_steps, m):
