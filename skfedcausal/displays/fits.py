@@ -12,7 +12,7 @@ from ._base import COLOURS, Display, legend_below, legend_beside, line_look, sho
 from .tuning import TUNING
 
 if TYPE_CHECKING:
-    from ..estimators.counterfactual import FederatedCounterfactualEstimator
+    from ..estimators._plant import PlantEstimator
     from ..estimators.granger import FederatedGrangerEstimator
 
 _MODELS = ("client", "augmented", "server")
@@ -137,7 +137,7 @@ class ResidualDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
+        estimator: "PlantEstimator",
         X: Record,
         *,
         inputs: Any = None,
@@ -237,7 +237,7 @@ class StateCorrelationDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
+        estimator: "PlantEstimator",
         X: Record,
         *,
         inputs: Any = None,

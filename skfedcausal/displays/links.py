@@ -12,8 +12,7 @@ from ._graphs import CirclePlan, FlowPlan
 from .tuning import TUNING
 
 if TYPE_CHECKING:
-    from ..estimators.counterfactual import FederatedCounterfactualEstimator
-    from ..estimators.granger import FederatedGrangerEstimator
+    from ..estimators._plant import PlantEstimator
 
 _MARKS = {"influence": "●", "coupled": "◆", "cannot tell": "?", "shared driver": "◇"}
 _NOTHING = ("no influence", "negligible")
@@ -85,12 +84,7 @@ class LinkMatrixDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
-        *,
-        ax: Any = None,
-        title: str | None = None,
-        intervals: float | None = None,
+        cls, estimator: "PlantEstimator", *, ax: Any = None, title: str | None = None, intervals: float | None = None
     ) -> Self:
         """Draw the links between states of a fitted estimator.
 
@@ -252,7 +246,7 @@ class LinkGraphDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
+        estimator: "PlantEstimator",
         *,
         ax: Any = None,
         title: str | None = None,
@@ -412,7 +406,7 @@ class SpectrumDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
+        estimator: "PlantEstimator",
         cause: str,
         effect: str,
         *,
@@ -486,9 +480,7 @@ class ValidityDisplay(Display):
         self.names = names
 
     @classmethod
-    def from_estimator(
-        cls, estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator", *, ax: Any = None
-    ) -> Self:
+    def from_estimator(cls, estimator: "PlantEstimator", *, ax: Any = None) -> Self:
         """Draw the report of a fitted estimator.
 
         Parameters

@@ -8,8 +8,7 @@ from .. import inspection
 from ._base import Display, line_look, small_legend
 
 if TYPE_CHECKING:
-    from ..estimators.counterfactual import FederatedCounterfactualEstimator
-    from ..estimators.granger import FederatedGrangerEstimator
+    from ..estimators._plant import PlantEstimator
 
 
 class LinkShapeDisplay(Display):
@@ -53,13 +52,7 @@ class LinkShapeDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls,
-        estimator: "FederatedGrangerEstimator | FederatedCounterfactualEstimator",
-        cause: str,
-        effect: str,
-        *,
-        confidence: float = 0.9,
-        ax: Any = None,
+        cls, estimator: "PlantEstimator", cause: str, effect: str, *, confidence: float = 0.9, ax: Any = None
     ) -> Self:
         """Draw the shape of one curved link of a fitted estimator.
 

@@ -19,8 +19,6 @@ from ._asked import answering, asked_of, fitted
 if TYPE_CHECKING:
     from ..displays import ValidityDisplay
     from ..estimators._plant import PlantEstimator
-    from ..estimators.counterfactual import FederatedCounterfactualEstimator
-    from ..estimators.granger import FederatedGrangerEstimator
 
 _EFFECTS = ("cause", "effect", "verdict", "cause_tag", "effect_tag", "gain", "correlation", "delay", "delay_time")
 
@@ -415,7 +413,7 @@ def to_networkx(est: "PlantEstimator", *, undecided: bool = False) -> Any:
     return graph
 
 
-def validity_display(est: "FederatedGrangerEstimator | FederatedCounterfactualEstimator") -> "ValidityDisplay":
+def validity_display(est: "PlantEstimator") -> "ValidityDisplay":
     """Picture of `validity_` (extra ``plot``).
 
     Parameters
