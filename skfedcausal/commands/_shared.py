@@ -28,9 +28,9 @@ def parser(command, description, *, settings=True, json=True):
     """Parser of a command, with its settings file and the choice of JSON where it has them."""
     reader = argparse.ArgumentParser(prog=f"{program()} {command}", description=description)
     if settings:
-        reader.add_argument("settings", type=Path, help="settings file (TOML)")
+        add_options(reader, "settings")
     if json:
-        add_json(reader)
+        add_options(reader, "json")
     return reader
 
 
@@ -42,11 +42,6 @@ def add_options(reader, section, **more):
             if settings.get(key) in words:
                 settings[key] = words[settings[key]]
         reader.add_argument(*flags.split(), **settings)
-
-
-def add_json(reader):
-    """Let a command, or an action of one, print JSON."""
-    reader.add_argument("--json", action="store_true", help="print one JSON document instead of text")
 
 
 def answer(reader, arguments, work, text):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..engines import nvflare_kit
-from ._shared import add_json, add_options, answer, parser
+from ._shared import add_options, answer, parser
 
 
 def main(arguments):
@@ -20,7 +20,7 @@ def main(arguments):
             action.add_argument("kit", type=Path)
         if name in ("stop", "fit"):
             action.add_argument("--admin", type=Path, required=True, help="kit of the administrator")
-        add_json(action)
+        add_options(action, "json")
     return answer(reader, arguments, lambda options: _ACTIONS[options.action](options), _text)
 
 

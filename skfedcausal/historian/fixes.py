@@ -10,19 +10,15 @@ from ..containers.layout import listed
 from ..quality.tags import Tag, filled
 from .tuning import TUNING
 
-# which fix puts a kind of finding right
-FIXES = {
-    "fill value": "fill values",
-    "stuck": "stuck",
-    "outage": "stuck",
-    "same tag": "duplicates",
-    "same sensor": "duplicates",
-    "duplicate rows": "duplicates",
-    "rows in no order": "grid",
-    "repeated hour": "grid",
-    "episodes": "episodes",
+_RIGHTED = {  # by a fix: the kinds of findings that it puts right
+    "fill values": ("fill value",),
+    "stuck": ("stuck", "outage"),
+    "duplicates": ("same tag", "same sensor", "duplicate rows"),
+    "grid": ("rows in no order", "repeated hour"),
+    "episodes": ("episodes",),
 }
-NAMES = ("fill values", "stuck", "duplicates", "grid", "episodes")
+NAMES = tuple(_RIGHTED)
+FIXES = {kind: name for name, kinds in _RIGHTED.items() for kind in kinds}
 
 
 def read_fixes(fix):
