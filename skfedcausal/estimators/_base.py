@@ -238,8 +238,9 @@ class FederatedEstimator(
         self._row_time = plant.row_time
         noise_of_units, guard = {}, None  # of training; on the record it is there already
         if mechanism is not None and mechanism.place != "record":
-            how = mechanism, server, plant, templates, self.wire_dtype, self.augmenter
-            noise_of_units, guard = beside("training_noise")(*how)
+            noise_of_units, guard = beside("training_noise")(
+                mechanism, server, plant, templates, self.wire_dtype, self.augmenter
+            )
         augmenter = None if self.augmenter is None else seeded(self.augmenter, self.random_state)
         units = new_units(plant, templates, augmenter, self._noise, training=noise_of_units, home=home)
         with self._reaching(units, server, guard) as exchange:

@@ -39,9 +39,8 @@ class InputQuestions(LearnedInputs, PlantEstimator):
     @property
     def _effects(self) -> InputEffects:
         """What was learned of the inputs."""
-        at_once: Any = self.input_at_once_.any(axis=0)
-        learned = self.server_, self._spec, self._engine, self.relays or {}, self.excitation_
-        return InputEffects(*learned, at_once, len(self.lag_transitions_))
+        lags: dict[str, Any] = {"at_once": self.input_at_once_.any(axis=0), "n_lags": len(self.lag_transitions_)}
+        return InputEffects(self.server_, self._spec, self._engine, self.relays or {}, self.excitation_, **lags)
 
     @overload
     def counterfactual(

@@ -172,8 +172,9 @@ class PlantTable:
         check_kind(drop, "`drop`", (str, Sequence, Set, pd.Index), "a list of columns")
         drop = tuple([drop] if isinstance(drop, str) else drop)
         columns = None if columns is None else tuple([columns] if isinstance(columns, str) else columns)
-        marks = bad_marks(bad_values), good, keep_uncertain
-        dialect = Dialect(tz, dayfirst, *marks, drop, time, names, query, hold, every, columns)
+        dialect = Dialect(
+            tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time, names, query, hold, every, columns
+        )
         table, left_out, told, runs, measures = _raw_table(source, units, dialect, clock)
         if len(table) < TUNING.table_least_rows:
             raise ValueError(

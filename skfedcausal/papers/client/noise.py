@@ -245,8 +245,8 @@ def _gradient_guard(mechanism, server, data, templates):
     n_steps = sum(length - 1 for length in data.lengths)
     rounds, recipients = server.n_rounds_at_most, len(data.names)
     width = 2 * max(_largest_order(templates[name], Y) for name, Y in zip(data.names, data.outputs, strict=True))
-    run = n_steps, rounds, recipients, width
-    guard = GradientGuard.calibrated(mechanism.gradient_clip, mechanism.mu_of_release(), *run)
+    clip, mu = mechanism.gradient_clip, mechanism.mu_of_release()
+    guard = GradientGuard.calibrated(clip, mu, n_steps, rounds, recipients, width)
     charges = [as_paid(mechanism, guard.charge(name), data.n_samples) for name in data.names]
     mechanism.account.charge(charges, mechanism.scope)
     rng = generator(mechanism.random_state, "gradients", len(mechanism.account))

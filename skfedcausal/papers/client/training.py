@@ -107,16 +107,16 @@ class UnitTraining:
         curvature = correction_curvature(model.A, problem.gram, top)
         if problem.n_local > d:
             curvature += correction_curvature(np.eye(model.n_states), problem.gram, 1.0)
-        inputs, table = series.inputs, None
-        reach = np.einsum("ti,ti->t", series.filtered, series.filtered)
+        own: dict[str, Any] = {"transition": model.A, "process_cov": model.Q, "information": model.C.T @ model.weights}
+        inputs, reach = series.inputs, np.einsum("ti,ti->t", series.filtered, series.filtered)
         if inputs is not None:
             reach = reach + np.einsum("ti,ti->t", inputs, inputs)
             before = inputs[series.rows - 1].mean(axis=0)
-            table = np.array([_input_level(model, inputs), before, inputs.std(axis=0)])
-        relayed = (series.filtered, inputs) if relay else (None, None)
-        own = model.A, model.Q, model.C.T @ model.weights, series.lengths
-        sizes = np.array(curvature), float(problem.energy), float(reach.max())
-        return LocalModel(*own, *sizes, None if inputs is None else model.B, table, *relayed)
+            own |= {"input_matrix": model.B}
+            own |= {"input_table": np.array([_input_level(model, inputs), before, inputs.std(axis=0)])}
+        own |= {"curvature": np.array(curvature), "loss": float(problem.energy), "reach": float(reach.max())}
+        own |= {"filtered": series.filtered, "inputs": inputs} if relay else {}
+        return LocalModel(lengths=series.lengths, **own)
 
     def planned(self, plan):
         """Training with the server's plan."""
