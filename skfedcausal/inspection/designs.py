@@ -54,7 +54,11 @@ class Experiment:
 def designed_experiment(effects, links, cause, effect, inputs, bounds, rows, kind, rates, now):
     """The :class:`Experiment` of a link, by :class:`InputEffects`; `links` is the table of the plant."""
     server, spec = effects.server, effects.spec
-    _check(server.names_, cause, effect, rows, kind)
+    refuse_unknown((cause, effect), server.names_, "Got unknown unit")
+    check_choice("kind", kind, _KINDS)
+    if cause == effect:
+        raise ValueError(f"Got {cause!r} as cause and effect; a link has two units.")
+    check_number(rows, "rows", 10)
     allowed = allowed_inputs(spec, inputs, bounds, rates)
     inputs, at, low, high = allowed.inputs, allowed.at, allowed.low, allowed.high
     bent = [name for name, k in zip(inputs, at, strict=True) if spec.map.functions[k] is not None]
@@ -81,14 +85,6 @@ def designed_experiment(effects, links, cause, effect, inputs, bounds, rows, kin
         random_rows_needed(design, int(rows), keep, *levels),
         link["verdict"].iloc[0] if len(link) else "unknown",
     )
-
-
-def _check(names, cause, effect, rows, kind):
-    refuse_unknown((cause, effect), names, "Got unknown unit")
-    check_choice("kind", kind, _KINDS)
-    if cause == effect:
-        raise ValueError(f"Got {cause!r} as cause and effect; a link has two units.")
-    check_number(rows, "rows", 10)
 
 
 def _standing(inputs, now):
