@@ -19,7 +19,7 @@ from . import program
 DONE, FAILED, WRONG = 0, 1, 2  # argparse leaves with the last where a command was called wrongly
 ERRORS = (ClientError, PacketError, LedgerError, ByteLimitError, ValueError, OSError, RuntimeError)
 _EVERY = 5.0  # seconds
-_OPTIONS = tomllib.loads(files(__package__).joinpath("options.toml").read_text("utf-8"))
+OPTIONS = tomllib.loads(files(__package__).joinpath("options.toml").read_text("utf-8"))
 _TYPES = {"int": int, "float": float, "Path": Path}
 _ACTIONS = {"switch": argparse.BooleanOptionalAction}
 
@@ -36,7 +36,7 @@ def parser(command, description, *, settings=True, json=True):
 
 def add_options(reader, section, **more):
     """Add the options of a section of ``options.toml``; `more` is known of some of them here alone, by their names."""
-    for flags, known in _OPTIONS[section].items():
+    for flags, known in OPTIONS[section].items():
         settings = known | more.get(flags.lstrip("-").replace("-", "_"), {})
         for key, words in (("type", _TYPES), ("action", _ACTIONS)):
             if settings.get(key) in words:

@@ -7,33 +7,23 @@ from ..client.site_record import SettingsError
 from ..federation.atomic import file_name, write_whole
 from ..federation.envelope import write_key
 from ..sites.site import read_site_settings
-from ._shared import answer, parser
+from ._shared import OPTIONS, add_options, answer, parser
 
-_QUESTIONS = {
-    "name": "Name of the unit, as the server has it",
-    "data": "File with its record (CSV, Parquet or .npy)",
-    "folder": "Folder that the server sees too",
-    "run": "Name of the run that it may answer",
-}
-_OPTIONS = {
-    "fix": "repairs of the record, as of `links`: all, or some of them, separated by commas",
-    "tz": "time zone of its clock, for example Europe/Berlin",
-}
 _HEAD = "# `plan` shows what would leave with these settings, `run` takes part. All other keys have defaults.\n[site]\n"
 
 
 def main(arguments):
     """Write the settings and the key of a site."""
     reader = parser("init", "Write the settings and the key of a site; what is not given is asked.", settings=False)
-    for name, question in {**_QUESTIONS, **_OPTIONS}.items():
-        reader.add_argument(f"--{name}", help=question)
-    reader.add_argument("--to", type=Path, default=Path(), help="folder for both files (default: this one)")
+    for section in ("questions", "init"):
+        add_options(reader, section)
     return answer(reader, arguments, init, in_words)
 
 
 def init(options):
     """Ask what was not given and write both files; neither is left where the settings cannot be used."""
-    said = {name: getattr(options, name) or _asked(question) for name, question in _QUESTIONS.items()}
+    questions = {flag.lstrip("-"): known["help"] for flag, known in OPTIONS["questions"].items()}
+    said = {name: getattr(options, name) or _asked(question) for name, question in questions.items()}
     stem = file_name(said["name"])
     settings, key = (options.to / f"{stem}.{kind}" for kind in ("toml", "key"))
     for path in (settings, key):
