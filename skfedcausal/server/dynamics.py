@@ -157,20 +157,17 @@ class Plant:
         partition, is_plain = record.partition, self.n_lags == 1 and len(self.driven_by) == 1
         B = self.B[1:] if is_plain else self.B
         level = self.foreign_inputs(partition) @ np.tile(self.point.known_level[: B.shape[2]], len(self.driven_by))
-        found = []
-        for terms, rows, inputs in zip(
-            self.cross_terms(record, run), partition.slices, partition.input_slices, strict=True
-        ):
-            found.append(
-                StateReply(
-                    terms,
-                    _side_by_side(self.A[:, rows, rows]),
-                    self.Q[rows, rows],
-                    input_matrix=_side_by_side(B[:, rows, inputs]) if inputs.stop > inputs.start else None,
-                    input_level=level[rows] if partition.n_inputs else None,
-                )
+        units = zip(self.cross_terms(record, run), partition.slices, partition.input_slices, strict=True)
+        return [
+            StateReply(
+                terms,
+                _side_by_side(self.A[:, rows, rows]),
+                self.Q[rows, rows],
+                input_matrix=_side_by_side(B[:, rows, inputs]) if inputs.stop > inputs.start else None,
+                input_level=level[rows] if partition.n_inputs else None,
             )
-        return found
+            for terms, rows, inputs in units
+        ]
 
     @property
     def is_small(self):
@@ -268,74 +265,45 @@ class LaggedFilter:
     """Kalman filter of a plant of several lags: the answers of a :class:`PlantFilter` about its states."""
 
     def __init__(self, dynamics, record, drive):
-        self._n, self._record, self._dynamics, self._drive = dynamics.n_states, record, dynamics, drive
-        self._whole = _Whole(dynamics, record, drive)
-        self.inputs = self._whole.inputs
+        self._n, self.record = dynamics.n_states, record
+        self.plain = _Whole(dynamics, record, drive)  # the filter of the states with their lags
 
-    def is_about(self, record):
-        """Whether it ran over the same messages."""
-        return self._whole.is_about(record)
-
-    @property
-    def plain(self):
-        """The filter of the states with their lags."""
-        return self._whole
-
-    @property
-    def record(self):
-        """What it ran over."""
-        return self._record
+    def __getattr__(self, name):
+        return getattr(self.plain, name)
 
     @property
     def filtered(self):
         """``E[h_t | messages up to t]``, shape (n_samples, n)."""
-        return np.ascontiguousarray(self._whole.filtered[:, : self._n])
+        return np.ascontiguousarray(self.plain.filtered[:, : self._n])
 
     @property
     def predicted(self):
         """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
-        return np.ascontiguousarray(self._whole.predicted[:, : self._n])
+        return np.ascontiguousarray(self.plain.predicted[:, : self._n])
 
     def hindsight(self):
         """States given the messages of as many rows after theirs as the plant has lags, less one."""
-        whole, n, n_lags = self._whole.filtered, self._n, self._dynamics.n_lags
-        blocks = whole.reshape(len(whole), n_lags, n)
-        states = np.empty((len(whole), n))
-        for start, stop in episodes(self._record.starts, len(whole)):
+        whole, n = self.plain.filtered, self._n
+        blocks = whole.reshape(len(whole), -1, n)
+        n_lags, states = blocks.shape[1], np.empty((len(whole), n))
+        for start, stop in episodes(self.record.starts, len(whole)):
             late = np.minimum(np.arange(start, stop) + n_lags - 1, stop - 1)
             states[start:stop] = blocks[late, late - np.arange(start, stop)]
         return states
 
     def updates(self, start, stop):
         """Filtered less predicted states of rows of one episode."""
-        return self._whole.updates(start, stop)[:, : self._n]
+        return self.plain.updates(start, stop)[:, : self._n]
 
     def carried_to_units(self, matrix, drive=None):
         """What earlier rows make of the states, by unit, through a matrix (n, n p)."""
         own = None if drive is None else replace(drive, B=drive.B[: self._n])
-        return self._whole.carried_to_units(matrix, own)
-
-    def unit_covariances(self, slices):
-        """Covariance of each unit's predicted states at every row."""
-        return self._whole.unit_covariances(slices)
-
-    def unit_log_densities(self):
-        """Log-density of each unit's own measurements at each step given the past of all units."""
-        return self._whole.unit_log_densities()
-
-    @property
-    def heavy_tails(self):
-        """Tails of the innovations, None where they may be Gaussian."""
-        return self._whole.heavy_tails
+        return self.plain.carried_to_units(matrix, own)
 
     def told(self, alone, tails):
         """The same filter; states of units that are predicted on their own, and the tails of the others'."""
-        self._whole.told(alone, tails)
+        self.plain.told(alone, tails)
         return self
-
-    def log_likelihood(self):
-        """Log-density of all measurements at each step given the past, shape (n_samples,)."""
-        return self._whole.log_likelihood()
 
 
 class _Whole(PlantFilter):

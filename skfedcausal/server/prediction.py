@@ -40,13 +40,9 @@ class PlantFilter:
         self.inputs = np.zeros((record.n_samples, 0)) if drive is None else drive.inputs(record)
         self._drive = drive
         self._alone, self._tails = np.zeros(0, dtype=int), None
-        self._P0 = self._first_covariance()
+        self._P0 = stationary_covariance(A, Q)  # of the first state of an episode
         if drive is not None:
             self._P0 = self._P0 + drive.spread
-
-    def _first_covariance(self):
-        """Covariance of the first state of an episode, apart from what inputs before it add."""
-        return stationary_covariance(self._A, self._Q)
 
     @property
     def plain(self):
@@ -146,6 +142,12 @@ class PlantFilter:
         longest = max(episode_lengths(self._record.starts, self._record.n_samples))
         return covariance_schedule(self._A, self._Q, self._record.mean_information(), self._P0, max_steps=longest)
 
+    def _steps(self):
+        """Place of every row in the schedule, by its age in its episode, (n_samples,)."""
+        rows, starts = np.arange(self._record.n_samples), np.asarray(self._record.starts)
+        ages = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
+        return np.minimum(ages, self._schedule.n_transient)
+
     def carried(self, matrix, drive=None):
         """What the row before makes of the states, ``matrix @ E[h_(t-1) | messages up to t - 1]``.
 
@@ -172,10 +174,7 @@ class PlantFilter:
         """Covariance of each unit's predicted states at every row, a list of arrays (n_samples, p, p)."""
         record = self._record
         if record.is_constant:
-            rows, starts = np.arange(record.n_samples), np.asarray(record.starts)
-            ages = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
-            steps = np.minimum(ages, self._schedule.n_transient)
-            return [_block(self._schedule.predicted, own).take(steps, axis=0) for own in slices]
+            return [_block(self._schedule.predicted, own).take(self._steps(), axis=0) for own in slices]
         found = [np.empty((record.n_samples, own.stop - own.start, own.stop - own.start)) for own in slices]
         for part in self._parts_with_gaps():
             for covariances, own in zip(found, slices, strict=True):
@@ -224,10 +223,7 @@ class PlantFilter:
         if len(self._alone):  # their constants say it all
             found -= self._log_densities([self._alone])[:, 0]
         if self._tails is not None and record.is_constant:
-            rows, starts = np.arange(record.n_samples), np.asarray(record.starts)
-            ages = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
-            steps = np.minimum(ages, self._schedule.n_transient)
-            found += self._tails.gain(self._white(rows, self.predicted, steps))
+            found += self._tails.gain(self._white(np.arange(record.n_samples), self.predicted, self._steps()))
         return found
 
     def told(self, alone, tails):

@@ -67,9 +67,15 @@ def further_rounds(came, settings, budget):
     for a plant whose climb did not end, which takes more work than there is for all. Others get a part of what is
     left of the `budget`, for the last estimate has to come from it too.
     """
-    first = _First(settings)
-    messages = learned_from(first.fit, dict(came), came)
-    estimate, number, value = first.estimate, 1, -np.inf
+    first: list = []
+
+    def fit_first(messages):
+        record = JointRecord.from_messages(messages, known_links=settings.known_links)
+        is_plain = record.u is None and record.is_constant and record.determined.all()
+        first[:] = [estimate_plant(record, settings) if is_plain else None]
+
+    messages, number, value = learned_from(fit_first, dict(came), came), 1, -np.inf
+    estimate = first[0]
     if estimate is None:
         return messages, came, number, None
     found, record, budget = _Plant.of(estimate), JointRecord.from_messages(messages), budget.part(TUNING.rounds_rounds)
@@ -89,19 +95,6 @@ def further_rounds(came, settings, budget):
         messages = learned_from(climb.fit, {**messages, **came}, came, messages)
         found, record = climb.found, climb.record
     return messages, came, number, estimate
-
-
-class _First:
-    """The estimate that rounds begin with, None where there are none."""
-
-    def __init__(self, settings):
-        self._settings, self.estimate = settings, None
-
-    def fit(self, messages):
-        record = JointRecord.from_messages(messages, known_links=self._settings.known_links)
-        self.estimate = None
-        if record.u is None and record.is_constant and record.determined.all():
-            self.estimate = estimate_plant(record, self._settings)
 
 
 class _Climb:

@@ -136,7 +136,9 @@ def estimate_plant(record, settings):
         if steps != plant.steps:
             plant = _standardised(record.at_steps(steps), settings)
         plant.budget = budget
-        if budget is not None and _keeps_one_lag(plant, record):
+        # whether nobody will ask for the lags of a plant, whatever noise is supposed
+        keeps_one_lag = record.u is None and record.is_constant and not plant.has_clear_scores
+        if budget is not None and keeps_one_lag:
             budget.widen(TUNING.estimate_all)
         estimate = _assessed(plant, maximise(plant, settings), settings)
         settings = replace(settings, scores_alone=plant.stands_in)
@@ -200,11 +202,6 @@ def may_stand_in(record, settings):
         record.determined.all()
         and min(part.determined_rows.mean() for part in record.parts) >= TUNING.estimate_least_seen
     )
-
-
-def _keeps_one_lag(plant, record):
-    """Whether nobody will ask for the lags of a plant, whatever noise is supposed."""
-    return record.u is None and record.is_constant and not plant.has_clear_scores
 
 
 class Maximum(NamedTuple):

@@ -75,12 +75,16 @@ class BlockEstimates:
     @classmethod
     def padded(cls, estimate, covariance, family):
         """Estimates of a family of pairs whose padded elements get zero mean and a huge variance."""
-        padded = family.pair_elements == family.n_elements
+        return cls.masked(estimate, covariance, family.pair_elements == family.n_elements, family.pair_dof)
+
+    @classmethod
+    def masked(cls, estimate, covariance, padded, dof):
+        """The same from a mask (n_pairs, e) of the padded elements; both arrays are overwritten."""
         covariance[padded[:, :, None] | padded[:, None, :]] = 0.0
         rows, cols = np.nonzero(padded)
         covariance[rows, cols, cols] = PADDED_VARIANCE
         estimate[padded] = 0.0
-        return cls(estimate, covariance, family.pair_dof)
+        return cls(estimate, covariance, dof)
 
     @property
     def strength(self):

@@ -324,7 +324,7 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     curvature, before, n_further = InverseCurvature(), np.inf, 0
     for n_iter in range(max_iter):
         if is_spent(objective):
-            return Ascent(point, _promised(scoring, slope), n_iter, False, n_further)
+            return Ascent(point, scoring.n_samples * float(slope @ slope), n_iter, False, n_further)
         direction = curvature @ slope
         gain = scoring.n_samples * float(slope @ direction)
         if gain <= gain_tol:
@@ -438,11 +438,6 @@ def is_spent(objective):
     """Whether no work is left for a likelihood."""
     budget = getattr(objective, "budget", None)
     return budget is not None and budget.is_spent
-
-
-def _promised(scoring, slope):
-    """Gain in log-likelihood that a scoring step promises."""
-    return scoring.n_samples * float(slope @ slope)
 
 
 def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):

@@ -71,8 +71,7 @@ def lag_tests(plant, scoring, units=None):
             for group in _of_equal_size(family):
                 channels = np.array([range(cols.start, cols.stop) for _, cols in group])
                 among = [source for source, _ in group]
-                S, q = test.efficient(rows, inside, channels)
-                p_values[unit, among] = p_values_in_bases(S, q, test.sizes)
+                p_values[unit, among] = test.p_values(rows, inside, channels)
                 single[unit, among], lag = late.p_values(rows, inside, channels, last[k])
                 latest[k] = max(latest[k], lag)
     p_values = np.minimum(np.minimum(p_values / (1 - TUNING.misfit_late_share), single / TUNING.misfit_late_share), 1.0)

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...statespace.lagged.information import Elements
-from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Nuisance, efficient_given, prior_root
+from ...statespace.lagged.kernels import Nuisance, efficient_given, prior_root
 from ..estimation.evidence import benjamini_hochberg
 from .misfit import kernel_p_values, lag_bases
-from .problem import climb, rows_at
+from .problem import climb, prior_of, rows_at
 from .tuning import TUNING
 
 
@@ -68,14 +68,13 @@ def tested(problem, fitted, sources, active):
     for unit in range(sources.n_units):
         channels = problem.channels(unit, linked, driven)
         rows = rows_at(problem, info, point, fitted.coefficients, unit, channels)
-        found = _inside(problem, fitted, unit, rows, sources, active)
+        found = _inside(fitted, unit, rows, sources, active)
         found |= _outside(problem, fitted, unit, rows, info, point, sources, active)
         problem.spent(2 * len(rows.theta))
         for group in _alike(found):
             S, q = (np.array([found[k][i] for k in group]) for i in range(2))
             n_lags = found[group[0]][2]
-            p = kernel_p_values(S, q, n_lags, lag_bases(n_lags), of_each_lag=True)
-            p_values[unit, group] = p
+            p_values[unit, group] = kernel_p_values(S, q, n_lags, lag_bases(n_lags), of_each_lag=True)
         scores.update({(unit, k): found[k] for k in found})
     return Channels(p_values, scores)
 
@@ -88,14 +87,9 @@ def _alike(found):
     return groups.values()
 
 
-def _prior(fitted, unit, channels):
-    known = [fitted.priors.get((unit, channel.source), (FIRST_SCALE, FIRST)) for channel in channels]
-    return np.array([c for c, _ in known]), np.array([d for _, d in known])
-
-
-def _inside(problem, fitted, unit, rows, sources, active):
+def _inside(fitted, unit, rows, sources, active):
     """Efficient information and score of the sources that act on a unit, given one another."""
-    scales, decays = _prior(fitted, unit, rows.channels)
+    scales, decays = prior_of(fitted.priors, unit, rows.channels)
     ends = np.cumsum([0] + [channel.size for channel in rows.channels])
     found = {}
     for source in np.flatnonzero(active[unit] & ~sources.own[unit]):
@@ -115,7 +109,7 @@ def _inside(problem, fitted, unit, rows, sources, active):
 def _outside(problem, fitted, unit, rows, info, point, sources, active):
     """The same of the sources that do not act on it, given those that do."""
     own_rows, found = problem.partition.slices[unit], {}
-    R, _ = prior_root(rows.channels, *_prior(fitted, unit, rows.channels))
+    R, _ = prior_root(rows.channels, *prior_of(fitted.priors, unit, rows.channels))
     nuisance = Nuisance(rows.G, rows.b, R)
     outside = np.flatnonzero(~active[unit] & ~sources.own[unit] & ~sources.forbidden[unit])
     for lags, group in _of_same_lags(sources, unit, outside):
@@ -208,9 +202,8 @@ def _proposed(p_values, active, sources, alpha, *, is_noisy):
             new &= ~(new.T & (p > p.T))
         for unit, row in enumerate(new):
             among = np.flatnonzero(row)
-            row[among[np.argsort(p[unit, among], kind="stable")[1 if is_noisy else TUNING.search_max_additions :]]] = (
-                False
-            )
+            order = np.argsort(p[unit, among], kind="stable")
+            row[among[order[1 if is_noisy else TUNING.search_max_additions :]]] = False
         proposed[:, family] |= wanted & active[:, family] | new
     return proposed
 

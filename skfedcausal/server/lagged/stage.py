@@ -39,9 +39,7 @@ class LaggedEstimate:
     blocks: dict  # by kind, :class:`ChannelBlocks`
     active: np.ndarray  # (n_units, n_sources)
     draws: list  # of (A, B) from the posterior
-    log_likelihood: float
     converged: bool
-    is_complete: bool  # whether the work was done within the budget
     shrunk_by: float  # factor of the poles that keeps the plant stable, 1 if it was
     curvature: object = None  # a :class:`~.curvature.Curvature`, for plants with inputs
     timing: dict | None = None  # of inputs: shares and first lag
@@ -100,9 +98,8 @@ def most_lags(plant, first_lags, latest=(0, 0)):
     few = plant.partition.n_states <= TUNING.stage_few_states and plant.partition.n_inputs <= TUNING.stage_few_inputs
     most = [lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS)]
     if plant.partition.n_states <= TUNING.stage_some_states:
-        most = [
-            max(lags, late + TUNING.stage_after_latest if late else 0) for lags, late in zip(most, latest, strict=True)
-        ]
+        after = [late + TUNING.stage_after_latest if late else 0 for late in latest]
+        most = [max(lags) for lags in zip(most, after, strict=True)]
     cap = max(longest // (ROWS_PER_INPUT_LAG if len(first_lags) else ROWS_PER_LAG), 1)
     p, q = (min(lags, cap) for lags in most)
     known = plant.record.known_links
@@ -212,12 +209,13 @@ def _assessed(plant, best, active, levels, links):
     """The :class:`LaggedEstimate` in the units' own states; `links` are their table's columns and blocks."""
     problem, fitted = best.problem, best.fitted
     n, S, Sinv = plant.partition.n_states, plant.state_scale, plant.unscale
-    kept, share = _stable(_without_idle_lags(problem, fitted), n)
+    n_lags, q = _without_idle_lags(problem, fitted)
+    radius = float(spectral_radius(companion(np.hstack(list(fitted.coefficients[1 : n_lags + 1, :, :n])), n_lags)))
+    share = TUNING.stage_radius / max(radius, TUNING.stage_radius)  # by which the poles have to come in
     back, there = S @ np.linalg.inv(best.W), best.W @ Sinv
     input_scale = plant.known_scale[: plant.partition.n_inputs]
 
     def in_own_units(coefficients):
-        n_lags, q = kept
         A = back @ coefficients[1 : n_lags + 1, :, :n] @ there
         A = A * (share ** np.arange(1, n_lags + 1))[:, None, None]
         return A, back @ coefficients[: q + 1, :, n:] / input_scale
@@ -231,9 +229,7 @@ def _assessed(plant, best, active, levels, links):
         links[1],
         active,
         [in_own_units(x) for x in _draws(problem, fitted)] if problem.input_lags else [],
-        best.value,
         fitted.converged,
-        not problem.budget.is_spent,
         share,
     )
 
@@ -256,14 +252,7 @@ def _without_idle_lags(problem, fitted):
         q -= 1
     fitted.coefficients[p + 1 :, :, :n] = 0.0
     fitted.coefficients[q + 1 :, :, n:] = 0.0
-    return (p, q), fitted.coefficients
-
-
-def _stable(found, n):
-    """The numbers of lags, and the factor by which the poles have to come in."""
-    (p, q), coefficients = found
-    radius = float(spectral_radius(companion(np.hstack(list(coefficients[1 : p + 1, :, :n])), p)))
-    return (p, q), TUNING.stage_radius / max(radius, TUNING.stage_radius)
+    return p, q
 
 
 def _draws(problem, fitted):
@@ -318,7 +307,7 @@ def _links(problem, fitted, sources, active, tests, settings):
         p = tests.p_values[pairs[:, 0], at]
         adjusted = corrected(p, settings.correction)
         rows = [
-            _link(problem, fitted, sources, active, tests.scores.get((unit, source)), unit, source, q <= settings.alpha)
+            _link(fitted, sources, active, tests.scores.get((unit, source)), unit, source, q <= settings.alpha)
             for unit, source, q in zip(pairs[:, 0], at, adjusted, strict=True)
         ]
         moments = np.array([row[0] for row in rows]).reshape(len(rows), 6).T
@@ -347,7 +336,7 @@ def posterior_of(fitted, active, unit, source, score):
     return channel_posterior(S, q, n_lags, prior)
 
 
-def _link(problem, fitted, sources, active, score, unit, source, is_there):
+def _link(fitted, sources, active, score, unit, source, is_there):
     """Moments of a channel's posterior, twice its log evidence, and when it acts first."""
     if score is None:  # of a link that there cannot be
         return _NO_LINK, 0.0, (np.nan,) * 3

@@ -65,10 +65,8 @@ def _tests(series, starts, n_states):
     """Shares of same-row response and of feedback, and their p values, by input."""
     s, u = series[:, :n_states], series[:, n_states:]
     kept = np.concatenate([np.arange(a + TUNING.timing_own_lags, b) for a, b in episodes(starts, len(s))])
-    own, seen = (
-        lagged_rows(u, TUNING.timing_own_lags, starts)[kept],
-        lagged_rows(s, TUNING.timing_state_lags, starts)[kept],
-    )
+    lags = TUNING.timing_own_lags, TUNING.timing_state_lags
+    own, seen = (lagged_rows(x, n_lags, starts)[kept] for x, n_lags in zip((u, s), lags, strict=True))
     s, u = s[kept], u[kept]
     without, given = _residual(u, own), _residual(u, np.hstack([own, seen]))
     rest = _residual(s, np.hstack([own, seen]))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...parallel import chunks, run
 from ...statespace.matrices import few_threads
+from ...statespace.partition import Partition
 from ..estimation.scoring import Point
 from .blocks import BlockTask, core_spectra, pushes
 from .plant import UNITS
@@ -52,15 +53,8 @@ def units_alone(regressors, tasks):
         for own, without in tasks:
             task = replace(without, series=regressors.take(own, axis=1))
             point, n = Point(task.A, task.Q, None), len(task.A)
-            found.append((pushes(task, point, n), core_spectra(point, task, _OneUnit(n), 1)))
+            found.append((pushes(task, point, n), core_spectra(point, task, Partition((n,)), 1)))
     return found
-
-
-class _OneUnit:
-    """A partition of a single unit, as far as :func:`core_spectra` needs one."""
-
-    def __init__(self, size):
-        self.padded, self.groups, self.n_units = np.arange(size)[None], {size: np.zeros(1, dtype=int)}, 1
 
 
 def _unit_task(plant, m):

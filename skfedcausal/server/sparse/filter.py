@@ -12,7 +12,7 @@ from ...statespace.kalman import CovarianceSchedule
 from ...statespace.partition import positions_of
 from ...statespace.riccati import predicted_covariance
 from ..prediction import PlantFilter
-from .cover import assembled, block_diagonal, with_halo
+from .cover import assembled, block_diagonal, neighbours, with_halo
 from .tuning import TUNING
 
 _PIECE = 128  # rows
@@ -30,8 +30,10 @@ class LargePlantMatrices:
     information: Any  # of the usual measurements of a row
 
 
-def stationary_gain(plant, A, Q, cores, near, causes):
-    """:class:`LargePlantMatrices` of a plant in standardised states, block by block."""
+def stationary_gain(plant, A, Q, cores, linked, correlated, strength):
+    """:class:`LargePlantMatrices` of a plant in standardised states, block by block of units so joined."""
+    near = neighbours(len(linked), np.argwhere(linked), strength[linked], np.argwhere(np.tril(correlated)))
+    causes = [np.flatnonzero(row).tolist() for row in linked | correlated]
     gains: list = []
     backs: list = []
     covariances, n = [], plant.partition.n_states
@@ -74,13 +76,11 @@ def _is_definite(matrix):
     return True
 
 
-def _dense_step(A, gain):
-    """What a filtered state makes of the next one, of a plant whose matrix stays in the cache."""
-    return (A - gain @ A).toarray().__matmul__
-
-
-def _sparse_step(A, gain):
-    """The same of others: the product of both matrices has several times as many numbers as they have."""
+def _step(A, gain):
+    """What a filtered state makes of the next one: the product of large matrices has several times their numbers."""
+    if A.shape[0] <= TUNING.filter_dense:
+        return (A - gain @ A).toarray().__matmul__
+    A, gain = csr_array(A), csr_array(gain)
 
     def step(state):
         moved = A @ state
@@ -119,9 +119,7 @@ class LargeFilter(PlantFilter):
         for part, N, own in zip(record.parts, noise, record.partition.slices, strict=True):
             np.matmul(part.z, N, out=out[:, own])
         out = _times(gain, out)
-        step = (
-            _dense_step(A, gain) if A.shape[0] <= TUNING.filter_dense else _sparse_step(csr_array(A), csr_array(gain))
-        )
+        step = _step(A, gain)
         if self._drive is not None:
             added = self._exogenous
             out += added - _times(gain, added)

@@ -129,8 +129,10 @@ class GapRun:
 
     def smoothed(self):
         """States given the whole record, (n_samples, n)."""
-        back, out = csr_array(self._matrices.back), self.filtered.copy()
-        turns = [_backward(steps, group) for steps, group in zip(self.steps, self.units, strict=True)]
+        back, out, turns = csr_array(self._matrices.back), self.filtered.copy(), []
+        for steps, group in zip(self.steps, self.units, strict=True):  # what they differ by from stationary gains
+            usual, own = _gains_back(steps, group)
+            turns.append(own - usual[steps.unit])
         for start, stop in episodes(self._record.starts, len(out)):
             for t in range(stop - 2, start - 1, -1):
                 miss = out[t + 1] - self.predicted[t + 1]
@@ -198,12 +200,6 @@ def _gains_back(steps, group):
     usual = np.linalg.solve(group.predicted, group.A @ group.filtered)
     own = np.linalg.solve(steps.following, group.A[steps.unit] @ steps.filtered)
     return np.swapaxes(usual, 1, 2), np.swapaxes(own, 1, 2)
-
-
-def _backward(steps, group):
-    """By how much the backward gains of units on themselves differ from stationary ones."""
-    usual, own = _gains_back(steps, group)
-    return own - usual[steps.unit]
 
 
 class LargeFilterWithGaps(LargeFilter):

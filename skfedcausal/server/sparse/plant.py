@@ -179,9 +179,16 @@ def filled_by_units(record, parallel=None):
     plant.noise = [
         B @ np.linalg.inv(usual_information(part)) @ B.T for B, part in zip(plant.back, record.parts, strict=True)
     ]
-    none: tuple = ([{}] * m, [[]] * m)
-    matrices = stationary_gain(plant, plant.sparse(plant.A), plant.sparse(plant.Q), [[k] for k in range(m)], *none)
+    none = np.zeros((m, m), dtype=bool)
+    alone = [[k] for k in range(m)], none, none, none
+    matrices = stationary_gain(plant, plant.sparse(plant.A), plant.sparse(plant.Q), *alone)
     return drawn_record(record.centred(), plant.in_own_states(matrices), plant.exogenous(plant.B))
+
+
+def stretches(record, steps):
+    """Rows before and after each step up to others or the end of an episode, two slices."""
+    edges = sorted({*record.starts, record.n_samples, *steps})
+    return [(slice(edges[k - 1], step), slice(step, edges[k + 1])) for step, k in ((s, edges.index(s)) for s in steps)]
 
 
 def columns(series, chosen):

@@ -40,8 +40,7 @@ def squares_of_lags(units, n_lags, *, any_variance=False):
     that a few rows of far tails do not make products of their own. With `any_variance` products are judged by their own
     scatter.
     """
-    (_, E), n_samples = _side_by_side(units), len(units[0])
-    E = np.clip(E, -TUNING.checks_far_out, TUNING.checks_far_out)
+    n_samples, E = len(units[0]), np.clip(side_by_side(units), -TUNING.checks_far_out, TUNING.checks_far_out)
     E -= column_mean(E)
     E /= np.sqrt(np.einsum("ti,ti->i", E, E) / len(E))
     sizes = np.array([series.shape[1] for series in units])
@@ -124,7 +123,7 @@ def _log_squares(size, p):
 
 def correlation(units):
     """Largest canonical correlation of innovations of two units in the same row, (m, m)."""
-    slices, E = _side_by_side(units)
+    slices, E = slices_of(series.shape[1] for series in units), side_by_side(units)
     products, size = E.T @ E / len(E), np.empty((len(units),) * 2)
     for first, second in np.ndindex(size.shape):
         size[first, second] = np.linalg.svd(products[slices[first], slices[second]], compute_uv=False)[0]
@@ -207,9 +206,7 @@ def held_out_gain(target, cause, share=0.3):
 def _regression(X, Y):
     """Coefficients of least squares, the smallest where columns of X say the same."""
     values, axes = np.linalg.eigh(X.T @ X)
-    if (
-        values[0] > TUNING.checks_told_apart * values[-1]
-    ):  # sums of products lose no digit that matters, and take a third
+    if values[0] > TUNING.checks_told_apart * values[-1]:  # sums of products lose no digit, and take a third
         return axes @ ((axes.T @ (X.T @ Y)) / values[:, None])
     return np.linalg.lstsq(X, Y, rcond=None)[0]
 
@@ -225,10 +222,6 @@ def _log_densities(rest, cut, least):
     values = np.maximum(values, max(1e-10 * values[-1], least)) * (TUNING.checks_tail - 2) / TUNING.checks_tail
     size = np.square(rest[cut:] @ axes) @ (1 / values)
     return -0.5 * (TUNING.checks_tail + p) * np.log1p(size / TUNING.checks_tail) - 0.5 * np.log(values).sum()
-
-
-def _side_by_side(units):
-    return slices_of(series.shape[1] for series in units), side_by_side(units)
 
 
 # -- seasons and trends ---------------------------------------------------------------------------------------
@@ -253,10 +246,9 @@ def _beside(n):
     """:class:`_Beside` of a record of n rows."""
     n_frequencies = n // 2  # without the highest
     k = np.arange(TUNING.checks_least_bin, n_frequencies - 1)
-    below = np.array(
-        [np.maximum(k - TUNING.checks_guard - TUNING.checks_beside, 1), np.maximum(k - TUNING.checks_guard, 1)]
-    )
-    above = np.minimum([k + TUNING.checks_guard + 1, k + TUNING.checks_guard + 1 + TUNING.checks_beside], n_frequencies)
+    near, far = TUNING.checks_guard, TUNING.checks_guard + TUNING.checks_beside
+    below = np.maximum([k - far, k - near], 1)
+    above = np.minimum([k + near + 1, k + far + 1], n_frequencies)
     n_left = below[1] - below[0]
     count = n_left + (above[1] - above[0])
     alike = [np.flatnonzero(count == each) for each in np.unique(count)]

@@ -5,6 +5,7 @@ autoregressions around levels of their own. A level that drifts has shifts where
 between the halves of every stretch between them: of such scores nothing is said.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ def shifts(series, starts):
     if n < 2 * TUNING.levels_block or not series.shape[1]:
         return []
     ends = [*starts, n]
-    edges = np.concatenate([_even(*pair, TUNING.levels_block) for pair in zip(ends[:-1], ends[1:], strict=True)])
+    edges = np.concatenate([_even(*pair, TUNING.levels_block) for pair in pairwise(ends)])
     cuts: list[int] = []
     calm = _calm(series, edges)  # blocks with a shift inside would have it taken for scatter, the more the larger it is
     for _ in range(TUNING.levels_passes):  # each with the scatter around levels that the one before has found
@@ -41,9 +42,8 @@ def shifts(series, starts):
         if cuts == before:
             break
     ends = [*edges.tolist(), n]
-    if not TUNING.levels_fewest <= len(cuts) <= n / TUNING.levels_block or _gain(white, ends) < _wave_gain(
-        white, 2 * len(cuts)
-    ):
+    is_often = TUNING.levels_fewest <= len(cuts) <= n / TUNING.levels_block
+    if not is_often or _gain(white, ends) < _wave_gain(white, 2 * len(cuts)):
         return []
     return [_ramp(white, *_around(ends, cut)) for cut in cuts]
 
@@ -68,9 +68,7 @@ def movers(units, found, starts):
 def _gain(white, ends):
     """What levels between cuts explain."""
     around = white - white.mean(axis=0)
-    return sum(
-        float(np.square(around[a:b].sum(axis=0)).sum()) / (b - a) for a, b in zip(ends[:-1], ends[1:], strict=True)
-    )
+    return sum(float(np.square(around[a:b].sum(axis=0)).sum()) / (b - a) for a, b in pairwise(ends))
 
 
 def _wave_gain(white, k):
@@ -104,8 +102,9 @@ def _long_run_root(series, edges, kept):
     """Square root of the inverse long-run covariance of series around levels between `edges`, from blocks `kept`."""
     k, ends = series.shape[1], [*edges, len(series)]
     around = _around_levels(series, edges)
-    blocks = [np.arange(a + _LAGS, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
-    inside = np.concatenate([rows for rows, keep in zip(blocks, kept, strict=True) if keep])
+    inside = np.concatenate(
+        [np.arange(a + _LAGS, b) for (a, b), keep in zip(pairwise(ends), kept, strict=True) if keep]
+    )
     news, gain = np.empty((len(inside), k)), np.empty(k)
     for j, x in enumerate(around.T):
         past = np.column_stack([x[inside - lag] for lag in range(1, _LAGS + 1)])
