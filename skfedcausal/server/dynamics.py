@@ -16,7 +16,7 @@ from ..statespace.geweke import geweke_measures
 from ..statespace.inputs import input_response
 from ..statespace.matrices import companion
 from .lagged.gaps import filtered_with_gaps
-from .prediction import InputDrive, PlantFilter, smooth_plant
+from .prediction import InputDrive, PlantFilter, smooth_record
 
 _SMALL = 260  # states with their lags, of which a Riccati equation takes a hundredth of a second
 
@@ -139,7 +139,7 @@ class Plant:
     def smooth(self, record, **settings):
         """States given a whole record (n_samples, n), and covariances of each unit's states."""
         padded = record if self.n_lags == 1 else PaddedRecord(self, record)
-        states, covariances = smooth_plant(self.transition, self.process_cov, padded, self.drive(), **settings)
+        states, covariances, _ = smooth_record(self.transition, self.process_cov, padded, self.drive(), **settings)
         return states[:, : self.n_states], covariances
 
     def hindsight(self, record):
@@ -189,8 +189,7 @@ class Plant:
         change = np.vstack([change, np.zeros((1, change.shape[1]))])  # what follows the last row is not known
         if gains is None:
             B = self.padded_rows(_side_by_side(self.driven_by))
-            effect = input_response(self.transition, B, self.stacked(change))
-            return effect.effect[:-1, : self.n_states]
+            return input_response(self.transition, B, self.stacked(change)).effect[:-1, : self.n_states]
         return self._with_loops(change, gains)[:-1]
 
     def _with_loops(self, change, gains):
@@ -314,5 +313,5 @@ class _Whole(PlantFilter):
         super().__init__(dynamics.transition, dynamics.process_cov, PaddedRecord(dynamics, record), drive)
 
     def _parts_with_gaps(self):
-        settings = {"starts": self._record.starts, "exogenous": self._exogenous}
-        return filtered_with_gaps(self._dynamics, self._P0, self._record.bare, **settings)
+        settings = {"starts": self.record.starts, "exogenous": self._exogenous}
+        return filtered_with_gaps(self._dynamics, self._P0, self.record.bare, **settings)

@@ -175,8 +175,7 @@ class JointRecord:
     def block_diagonal(self, matrices):
         """Plant matrix (or stack) with the units' matrices on its diagonal."""
         n = self.partition.n_states
-        shape = np.broadcast_shapes(*(np.shape(x)[:-2] for x in matrices))
-        plant = np.zeros((*shape, n, n))
+        plant = np.zeros((*np.broadcast_shapes(*(np.shape(x)[:-2] for x in matrices)), n, n))
         for rows, block in zip(self.partition.slices, matrices, strict=True):
             plant[..., rows, rows] = block
         return plant
@@ -266,8 +265,7 @@ class JointRecord:
         """
         if self.is_constant:
             return [(1.0, self.mean_information())]
-        present = np.column_stack([_presence(part, self.n_samples) for part in self.parts])
-        _, key = patterns_of(present)
+        _, key = patterns_of(np.column_stack([_presence(part, self.n_samples) for part in self.parts]))
         counts = np.bincount(key)
         kept = np.argsort(-counts, kind="stable")[: TUNING.joint_max_regimes]
         total = counts[kept].sum()

@@ -67,15 +67,20 @@ def further_rounds(came, settings, budget):
     for a plant whose climb did not end, which takes more work than there is for all. Others get a part of what is
     left of the `budget`, for the last estimate has to come from it too.
     """
-    first: list = []
+    estimate = None
 
-    def fit_first(messages):
+    def begin(messages):
+        nonlocal estimate
         record = JointRecord.from_messages(messages, known_links=settings.known_links)
         is_plain = record.u is None and record.is_constant and record.determined.all()
-        first[:] = [estimate_plant(record, settings) if is_plain else None]
+        estimate = estimate_plant(record, settings) if is_plain else None
 
-    messages, number, value = learned_from(fit_first, dict(came), came), 1, -np.inf
-    estimate = first[0]
+    def go_on(messages):
+        nonlocal found, record
+        record = JointRecord.from_messages(messages).at_steps(estimate.steps)
+        found = start.climbed(record, budget)
+
+    messages, number, value = learned_from(begin, dict(came), came), 1, -np.inf
     if estimate is None:
         return messages, came, number, None
     found, record, budget = _Plant.of(estimate), JointRecord.from_messages(messages), budget.part(TUNING.rounds_rounds)
@@ -91,21 +96,9 @@ def further_rounds(came, settings, budget):
             break
         replies = smoothed_replies(slices, states, covariances)
         came, number = (yield Ask({name: replies[name] for name in asked}, StateMessage)), number + 1
-        climb = _Climb(found, estimate.steps, budget)
-        messages = learned_from(climb.fit, {**messages, **came}, came, messages)
-        found, record = climb.found, climb.record
+        start = found
+        messages = learned_from(go_on, {**messages, **came}, came, messages)
     return messages, came, number, estimate
-
-
-class _Climb:
-    """From a plant to that of the messages of a further round."""
-
-    def __init__(self, start, steps, budget):
-        self._start, self._steps, self._budget = start, steps, budget
-
-    def fit(self, messages):
-        self.record = JointRecord.from_messages(messages).at_steps(self._steps)
-        self.found = self._start.climbed(self.record, self._budget)
 
 
 def _rest(messages):
@@ -137,9 +130,8 @@ class _Plant:
         start = Point.at(objective, plant.scaled(self._A), back @ self._Q @ back.T)
         point = ascend(objective, Scoring(objective, self._structure, start), gain_tol=TUNING.rounds_close).point
         A, Q = _without_last_bits(point.A, point.Q)
-        return _Plant(
-            plant.unscaled(A), plant.unscaled_covariance(Q), self._structure, self._has_prior, plant.state_scale
-        )
+        own = plant.unscaled(A), plant.unscaled_covariance(Q)
+        return _Plant(*own, self._structure, self._has_prior, plant.state_scale)
 
     def smoothed(self, record):
         """States given a record, their covariances by unit, and its log-likelihood apart from constants."""

@@ -56,10 +56,8 @@ def covariance_schedule(A, Q, J, P0=None, max_steps=100_000):
     eye = np.eye(len(A))
     scale = np.sqrt(np.maximum(settled.diagonal(), np.finfo(float).tiny))
     scale = np.outer(scale, scale)
-    most = max(
-        TUNING.kalman_least_steps, TUNING.kalman_schedule_bytes // (16 * len(A) ** 2)
-    )  # later ones are as good as settled
-    max_steps = min(max_steps, most)
+    # later ones are as good as settled
+    max_steps = min(max_steps, max(TUNING.kalman_least_steps, TUNING.kalman_schedule_bytes // (16 * len(A) ** 2)))
     predicted: list[np.ndarray] = []
     filtered: list[np.ndarray] = []
     distance, previous = np.abs((P - settled) / scale).max(), np.inf

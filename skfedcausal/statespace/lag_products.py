@@ -113,12 +113,8 @@ class LagProducts:
         rows = {name: np.concatenate([np.zeros_like(part[:1]), part[kept]]) for name, part in rows.items()}
         counts = (self.weights * self.lengths)[old, None] * self.present[old]
         mean = (counts * self.means[old]).sum(axis=0) / np.maximum(counts.sum(axis=0), 1e-300)
-        several = {
-            "means": mean,
-            "lengths": weight,
-            "weights": 1.0,
-            "present": counts.sum(axis=0) / max(weight, 1e-300),
-        }
+        several = {"means": mean, "present": counts.sum(axis=0) / max(weight, 1e-300)}
+        several |= {"lengths": weight, "weights": 1.0}
         several = {name: np.concatenate([[part], getattr(self, name)[kept]]) for name, part in several.items()}
         return LagProducts(self.sums, **rows, **several, spectrum=self.spectrum)
 
@@ -129,12 +125,9 @@ class LagProducts:
 
     def moments(self, n_lags):
         """Lag covariances of the transitions, a :class:`TransitionMoments`."""
-        shape = n_lags + 1, -1, self.sums.shape[-1]
-        at_start = np.einsum("eli,ej->lij", self.heads[:, : n_lags + 1], self.heads[:, 0], optimize=True).reshape(
-            *shape
-        )
-        late_rows = self.tails[:, ::-1][:, : n_lags + 1]
-        at_end = np.einsum("ei,elj->lij", self.tails[:, -1], late_rows, optimize=True).reshape(*shape)
+        early_rows, late_rows = self.heads[:, : n_lags + 1], self.tails[:, ::-1][:, : n_lags + 1]
+        at_start = np.einsum("eli,ej->lij", early_rows, self.heads[:, 0], optimize=True)
+        at_end = np.einsum("ei,elj->lij", self.tails[:, -1], late_rows, optimize=True)
         sums = self.sums[: n_lags + 2]
         late, early = sums[:-1] - at_start, sums[:-1] - at_end
         back = np.empty_like(late)
@@ -183,8 +176,7 @@ class OpenEpisode:
         """Take the next rows."""
         kept = len(self.sums)
         added = lag_products(rows, kept)
-        border = np.concatenate([self.tail, rows[:kept]])
-        between = lag_products(border, kept)
+        between = lag_products(np.concatenate([self.tail, rows[:kept]]), kept)
         for part in (self.tail, rows[:kept]):
             between -= lag_products(part, kept)
         self.sums, self.windows = self.sums + added + between, self.windows.followed_by(rows)
@@ -255,8 +247,8 @@ class RunningProducts:
 
     def copy(self):
         """Another one that can go on on its own."""
-        other = RunningProducts(self.n_lags, self.origin)
-        vars(other).update(_closed=self._closed, _open=copy(self._open))
+        other = copy(self)
+        other._open = copy(self._open)
         return other
 
     def add(self, rows, starts, *, continues=False, forget=None, present=None):

@@ -67,8 +67,7 @@ class Information:
     def matrices(self, rows=slice(None)):
         """Information matrix of each time step in `rows`, shape (n_rows, n_states, n_states)."""
         if self.index is None:
-            z = self.z[rows]
-            return np.broadcast_to(self.patterns[0], (len(z), *self.patterns[0].shape))
+            return np.broadcast_to(self.patterns[0], (len(self.z[rows]), *self.patterns[0].shape))
         return self.patterns[self.index[rows]]
 
 

@@ -110,8 +110,7 @@ def adjoint_lyapunov(A, G):
 
 def filtered_covariance(P, J):
     """Covariance after the measurement, ``(P^-1 + J)^-1``, without inverting `P` or `J`. Both are (..., n, n)."""
-    n = P.shape[-1]
-    Pf = np.linalg.solve(np.eye(n) + P @ J, P)
+    Pf = np.linalg.solve(np.eye(P.shape[-1]) + P @ J, P)
     return (Pf + np.swapaxes(Pf, -1, -2)) / 2
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from .episodes import episodes
 from .inputs import input_term
 from .kalman import (
-    Covariances,
     chunks,
     covariance_rows,
     covariance_schedule,
@@ -138,16 +137,13 @@ def _level_response(schedule, n_samples):
     """Response of the predicted states to a unit level of each state until it settles, (k, n, n)."""
     A, J = schedule.A, schedule.J
     n = len(A)
-    H = np.zeros((n, n))
-    response: list[np.ndarray] = []
+    response = [np.zeros((n, n))]
     while len(response) < n_samples:
-        response.append(H)
-        _, Pf = schedule.at(len(response) - 1)
-        new = A @ (H - Pf @ J @ (H + np.eye(n)))
-        change = np.abs(new - H).max()
-        H = new
-        if len(response) > schedule.n_transient and change <= _SETTLED * (1 + np.abs(H).max()):
+        t, H = len(response) - 1, response[-1]
+        new = A @ (H - schedule.at(t)[1] @ J @ (H + np.eye(n)))
+        if t >= schedule.n_transient and np.abs(new - H).max() <= _SETTLED * (1 + np.abs(new).max()):
             break
+        response.append(new)
     return np.array(response)
 
 
@@ -302,15 +298,6 @@ def smooth_varying(
     return found
 
 
-class _Chunk(NamedTuple):
-    """Rows of an episode that were filtered together: of the record, and where wanted of a unit level of each state."""
-
-    covariances: Covariances
-    means: np.ndarray  # (n_rows, n, k), predicted
-    next_mean: np.ndarray  # (n, k)
-    next_cov: np.ndarray  # (n, n)
-
-
 class _Episode:
     """Forward pass over one episode: chunk starts, the last chunk and the level."""
 
@@ -338,7 +325,11 @@ class _Episode:
         self.level = np.linalg.lstsq(normal, right, rcond=1e-12)[0] if intercept else np.zeros(n)
 
     def _filter(self, rows, mean, cov):
-        """The `_Chunk` of some rows that the predicted mean (n, k) and covariance (n, n) come before."""
+        """Covariances and predicted means (n_rows, n, k) of rows that a mean (n, k) and covariance (n, n) come before.
+
+        The means are of the record, and where wanted of a unit level of each state. The mean and covariance before
+        the next row follow.
+        """
         covariances, following = covariance_rows(self._A, self._Q, self._matrices(rows), cov)
         z, drive = self._z[rows][..., None], step_drive(self._exogenous, rows, self._stop)
         if self._intercept:
@@ -346,7 +337,7 @@ class _Episode:
             if drive is not None:
                 drive = np.concatenate([drive, np.zeros_like(covariances.J)], axis=2)
         means, mean = predicted_means(covariances, z, mean, drive)
-        return _Chunk(covariances, means, mean, following)
+        return covariances, means, mean, following
 
     def backward(self, found, inputs):
         """Accumulate value and gradients from the last row to the first."""
@@ -384,8 +375,7 @@ class _Episode:
         """Rows of each chunk from the last one on, covariances, means less the level and with it."""
         for k in range(len(self._chunks) - 1, -1, -1):
             rows, is_last = self._chunks[k], k == len(self._chunks) - 1
-            chunk = self._last if is_last else self._filter(rows, *self._starts[k])
-            covariances, means = chunk.covariances, chunk.means
+            covariances, means, *_ = self._last if is_last else self._filter(rows, *self._starts[k])
             deviation = means[..., 0] + means[..., 1:] @ self.level if self._intercept else means[..., 0]
             yield rows, covariances, deviation, deviation + self.level
 

@@ -56,13 +56,9 @@ class TimeDomainLikelihood:
         self._z, self._matrices, self._regimes = z, matrices, regimes
         self._n_frequencies, self._n_steps = n_frequencies, len(z)
         self._inputs = KnownInputs() if inputs is None else inputs
-        self._settings = {
-            "J": regimes[0][1] if is_constant else None,
-            "starts": starts,
-            "inputs": self._inputs.series,
-            "spread": self._inputs.spread,
-            "intercept": levels,
-        }
+        J = regimes[0][1] if is_constant else None
+        self._settings = {"J": J, "starts": starts, "intercept": levels}
+        self._settings |= {"inputs": self._inputs.series, "spread": self._inputs.spread}
 
     @property
     def work(self):
@@ -106,8 +102,7 @@ class TimeDomainLikelihood:
         n = len(Q)
         A, B = A[:, :n], A[:, n:]
         frequencies = midpoints(frequencies_of_states(A, self._n_frequencies))
-        rotation = np.exp(1j * frequencies)[:, None, None]
-        inverse = np.linalg.inv(transfer(A, rotation))
+        inverse = np.linalg.inv(transfer(A, np.exp(1j * frequencies)[:, None, None]))
         H = inverse @ Q
         states = H @ hermitian(inverse)
         driven = DrivenSpectrum(self._inputs.moments, n, frequencies).at(A, B) if B.shape[1] else None

@@ -25,15 +25,20 @@ from skfedcausal.statespace.lagged.kernels import (
     Channel,
     ChannelEvidence,
     Nuisance,
+    PriorCoordinates,
     efficient,
     kernel_root,
-    posterior,
     swept,
 )
 from skfedcausal.statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from skfedcausal.statespace.whittle import WhittleLikelihood
 
 pytestmark = pytest.mark.medium
+
+
+def posterior(G, b, channels, scales, decays):
+    return PriorCoordinates(G, b, channels, decays).posterior(scales)
+
 
 N_LAGS, MEMORY, N, K = 4, 6, 3, 2
 

@@ -114,8 +114,7 @@ class Comparison:
         rng, n_draws = np.random.default_rng(0), int(np.clip(_DRAWS // len(self.units), *_DRAWS_OF_A_UNIT))
         drawn: dict[str, list] = {LINK: [], GAP: [], OWN: []}
         for unit in self.units:
-            draws = unit.tests.null_draws(rng, n_draws)
-            for cause, minima in unit.minima(draws, exact=True).items():
+            for cause, minima in unit.minima(unit.tests.null_draws(rng, n_draws), exact=True).items():
                 drawn[_family(plant, unit.unit, cause)].append(minima)
         self.n_tests = {family: effective_tests(found) for family, found in drawn.items() if found}
         self._judge()

@@ -111,8 +111,7 @@ def named(plant, effect, cause, change):
     """The change of a link with gains, delays and the verdict that its coefficients give."""
     before, kernel = plant.kernel(effect, cause), change.kernel
     gain_after = plant.strength(effect, cause, kernel)
-    sizes = [plant.strength(effect, cause, block) for block in kernel]
-    lag_after = float(1 + np.argmax(sizes))
+    lag_after = float(1 + np.argmax([plant.strength(effect, cause, block) for block in kernel]))
     if not before.any():
         return replace(change, verdict="new", gain_after=gain_after, delay_after=lag_after)
     gain_before, lag_before = plant.strength(effect, cause, before), float(plant.first_lag(effect, cause))

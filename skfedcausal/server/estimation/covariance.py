@@ -134,8 +134,7 @@ class Sandwich:
         if inside.any():
             position = scoring.structure.free.positions(scoring.point.A.shape)[0][elements[inside]]
             covariance[inside] = self.covariance()[position[:, :, None], position[:, None, :]]
-        outside = np.flatnonzero(~inside)
-        for pairs, half in grouped_columns(scoring, family, outside, "transition"):
+        for pairs, half in grouped_columns(scoring, family, np.flatnonzero(~inside), "transition"):
             weights = scoring.solved(half).T
             weights = weights.reshape(*elements[pairs].shape, -1)  # (pairs, e, free)
             crossed = products.mixed[elements[pairs]] @ np.swapaxes(weights, 1, 2)

@@ -143,10 +143,9 @@ def estimate_plant(record, settings):
         estimate = _assessed(plant, maximise(plant, settings), settings)
         settings = replace(settings, scores_alone=plant.stands_in)
         steps = estimate.shifts.kept
-        if steps == plant.steps or (budget is not None and budget.is_spent):
+        if steps == plant.steps or is_spent(plant):
             break
-    is_spent = budget is not None and budget.is_spent
-    if not doubtful or is_spent or not estimate.structure.linked.any():
+    if not doubtful or is_spent(plant) or not estimate.structure.linked.any():
         return estimate
     shifted = _standardised(record.at_steps(tuple(sorted((*steps, *doubtful)))), settings)
     shifted.budget = budget
@@ -198,10 +197,8 @@ def may_stand_in(record, settings):
     is_plain = not settings.time_domain and not settings.fix_local and settings.covariance == "information"
     if record.is_constant or record.u is not None or record.most_lags is not None or not is_plain:
         return False
-    return bool(
-        record.determined.all()
-        and min(part.determined_rows.mean() for part in record.parts) >= TUNING.estimate_least_seen
-    )
+    seen = min(part.determined_rows.mean() for part in record.parts)
+    return bool(record.determined.all() and seen >= TUNING.estimate_least_seen)
 
 
 class Maximum(NamedTuple):

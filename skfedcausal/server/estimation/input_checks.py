@@ -107,8 +107,7 @@ def feedback_table(record, updates, sums=None):
     kinds = ("", "same_row_", "misfit_")
     columns = [f"{kind}{name}" for kind in kinds for name in ("statistic", "p_value")]
     table = pd.DataFrame(rows, columns=["measured", "controlled", *columns])
-    adjusted = np.minimum(table["p_value"] * len(table), 1.0)
-    table.insert(4, "p_adjusted", adjusted)
+    table.insert(4, "p_adjusted", np.minimum(table["p_value"] * len(table), 1.0))
     return table
 
 

@@ -74,8 +74,7 @@ class Structure:
         transition = partition.mask(partition.pairs[self.linked], self.free_dynamics)
         if not partition.n_known:
             return transition
-        driven = partition.input_pairs.pairs[self.driven]
-        inputs = partition.mask(driven, self.own_inputs, of_inputs=True)
+        inputs = partition.mask(partition.input_pairs.pairs[self.driven], self.own_inputs, of_inputs=True)
         return np.hstack([transition, inputs, partition.step_mask(self.shifted)])
 
     @cached_property
@@ -459,8 +458,7 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
             if rise >= 1e-4 * length * slope:
                 return Point(A, Q, found), length
             if abs(rise) <= TUNING.scoring_rounding * abs(value):
-                gradient = scoring.structure.free.gradient(found.grad_A, found.grad_Q)
-                if abs(gradient @ step) <= 0.9 * slope:
+                if abs(scoring.structure.free.gradient(found.grad_A, found.grad_Q) @ step) <= 0.9 * slope:
                     return Point(A, Q, found), length
         length /= 2
     return None

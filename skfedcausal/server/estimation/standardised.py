@@ -67,8 +67,7 @@ class StandardisedPlant:
         # of products of two units' scores that are there, (n_lags + 1, n_units, n_units)
         self._shares, present = np.ones((_MIN_LAGS + 1, *[self.partition.n_units] * 2)), self.scores.present
         if present is not None:
-            first = [rows.start for rows in self.partition.slices]
-            self._shares = lag_shares(present[:, first], _MIN_LAGS)
+            self._shares = lag_shares(present[:, [rows.start for rows in self.partition.slices]], _MIN_LAGS)
         self.has_all_lags = bool(self._shares.min() >= TUNING.standardised_least_share)
         # units that report at some lags only, such as every other row
         self._is_slow = np.diagonal(self._shares, axis1=1, axis2=2).min(axis=0) < TUNING.standardised_least_share

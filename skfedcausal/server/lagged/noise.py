@@ -135,5 +135,4 @@ def _learned_in(problem, sums, coefficients, Q):
     if not found.posteriors:
         return None
     found = with_shared_noise(white, found, 1.0)
-    value = found.value + likelihood.n_rows * float(np.linalg.slogdet(W)[1])
-    return Coordinates(white, found, W, value)
+    return Coordinates(white, found, W, found.value + likelihood.n_rows * float(np.linalg.slogdet(W)[1]))

@@ -180,8 +180,7 @@ def _of_one_lag(problem, scoring):
     coefficients = np.zeros((likelihood.n_lags + 1, likelihood.n, likelihood.c))
     coefficients[1] = point.A[:, : likelihood.c]
     value = likelihood.n_rows * likelihood.evaluate(coefficients, point.Q).value
-    structure = scoring.structure
-    n_free = np.count_nonzero(structure.transition_mask[:, : likelihood.c])
+    n_free = np.count_nonzero(scoring.structure.transition_mask[:, : likelihood.c])
     return value - n_free
 
 
@@ -347,6 +346,5 @@ def _link(fitted, sources, active, score, unit, source, is_there):
     moments = squared, np.sqrt(along), np.trace(V), 2 * np.square(V).sum(), along, np.linalg.eigvalsh(V)[-1]
     timing = (np.nan,) * 3
     if is_there:
-        lags = sources.lags(unit, source)[0]
-        timing = likely_lags(first_lag_probabilities(S, q, n_lags), lags)
+        timing = likely_lags(first_lag_probabilities(S, q, n_lags), sources.lags(unit, source)[0])
     return moments, max(evidence, 0.0), timing

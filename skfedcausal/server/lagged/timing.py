@@ -80,8 +80,7 @@ def _tests(series, starts, n_states):
     F = (squares[0] - squares[1]) / seen.shape[1] / (squares[1] / dof)
     shares[1], p_values[1] = 1 - squares[1] / squares[0], stats.f.sf(F, seen.shape[1], dof)
     for j in range(k):
-        others = np.delete(given, j, axis=1)
-        before, after = _residual(rest, others), _residual(rest, given)
+        before, after = _residual(rest, np.delete(given, j, axis=1)), _residual(rest, given)
         after = np.maximum(np.square(after).sum(axis=0), TUNING.timing_rounded * n_rows)
         ratio = np.maximum(np.square(before).sum(axis=0), after) / after
         shares[0, j] = 1 - 1 / ratio.max()

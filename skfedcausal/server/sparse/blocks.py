@@ -197,8 +197,7 @@ def later_lags(task, partition):
     if part.n_inputs:
         masks["driven"] = task.driven[tuple(units[part.input_pairs.pairs.T])]
     plant = PartOfPlant(task, part, states, regressors)
-    structure = Structure(part, linked=linked, **masks)
-    found = lag_tests(plant, PointOf(point, structure), range(task.n_core))
+    found = lag_tests(plant, PointOf(point, Structure(part, linked=linked, **masks)), range(task.n_core))
     if found is None:
         return None
     found = found.p_values
@@ -282,8 +281,7 @@ def pushes(task, point, core):
     lags = np.arange(-task.n_lags, task.n_lags + 1)
     turn = np.exp(-1j * np.outer(lags, frequencies)) / len(frequencies)
     taps = np.tensordot(turn, X, 1).real  # x[t] = sum of taps[l] r[t + l]
-    residuals = residuals_of(task.series, point.A, task.starts)
-    return filtered_by(taps, lags, residuals, task.starts)
+    return filtered_by(taps, lags, residuals_of(task.series, point.A, task.starts), task.starts)
 
 
 def residuals_of(series, A, starts):

@@ -105,15 +105,15 @@ class LargeFilter(PlantFilter):
     """
 
     def __init__(self, matrices, record, drive=None):
-        self._matrices, self._record, self._drive = matrices, record, drive
-        self._A, self._Q = matrices.A, matrices.Q
+        self._matrices, self.record, self._drive = matrices, record, drive
+        self.A, self.Q = matrices.A, matrices.Q
         self.inputs = np.zeros((record.n_samples, 0)) if drive is None else drive.inputs(record)
         self._alone, self._tails = np.zeros(0, dtype=int), None
 
     @cached_property
     def filtered(self):
         """``E[h_t | messages up to t]``, shape (n_samples, n)."""
-        record, gain, A = self._record, self._matrices.gain, self._A
+        record, gain, A = self.record, self._matrices.gain, self.A
         noise = [np.linalg.inv(part.patterns[0]) for part in record.parts]
         out = np.empty((record.n_samples, A.shape[0]))
         for part, N, own in zip(record.parts, noise, record.partition.slices, strict=True):
@@ -132,8 +132,8 @@ class LargeFilter(PlantFilter):
     def predicted(self):
         """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
         predicted = np.empty_like(self.filtered)
-        predicted[1:] = _times(self._A, self.filtered[:-1])
-        predicted[list(self._record.starts)] = 0.0
+        predicted[1:] = _times(self.A, self.filtered[:-1])
+        predicted[list(self.record.starts)] = 0.0
         if self._drive is not None:
             predicted += self._exogenous
         return predicted
@@ -145,10 +145,10 @@ class LargeFilter(PlantFilter):
     @property
     def _information(self):
         """That of a row, on average."""
-        return csr_array(self._record.mean_information())
+        return csr_array(self.record.mean_information())
 
     @cached_property
     def _schedule(self):
-        J, P = self._record.mean_information(), self._matrices.predicted.toarray()
+        J, P = self.record.mean_information(), self._matrices.predicted.toarray()
         filtered = P - (self._matrices.gain @ P)
-        return CovarianceSchedule(self._A, J, P[None], (filtered + filtered.T)[None] / 2)
+        return CovarianceSchedule(self.A, J, P[None], (filtered + filtered.T)[None] / 2)

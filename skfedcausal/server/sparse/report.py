@@ -87,8 +87,7 @@ def large_report(server, run, record, links, meanwhile):
     for units in chunks(m, UNITS):
         own = [pair for pair in pairs if pair[1] in units]
         sides = [pair for pair in unordered if pair[1] in units]
-        numbers = m, len(pairs), len(unordered)
-        tasks.append((*_part(found, units, own, sides), numbers))
+        tasks.append((*_part(found, units, own, sides), (m, len(pairs), len(unordered))))
     with workers(m, server.n_jobs) as parallel:
         checked = started(_checked, tasks, parallel, shared)
         if parallel is not None:
@@ -213,8 +212,8 @@ def estimates_of_pieces(server, record, settings, piece):
     np.fill_diagonal(linked, False)
     place = {name: k for k, name in enumerate(record.names)}
     correlated = np.zeros((m, m), dtype=bool)
-    for first, second in zip(server.correlated_pairs_["first"], server.correlated_pairs_["second"], strict=True):
-        correlated[place[first], place[second]] = correlated[place[second], place[first]] = True
+    first, second = (server.correlated_pairs_[each].map(place).to_numpy(int) for each in ("first", "second"))
+    correlated[first, second] = correlated[second, first] = True
     pairs = server.engine_.pairs if m <= ALL_PAIRS else np.argwhere(linked)
     rows, found = cut_into_blocks(starts, record.n_samples, piece), []
     for part in rows:

@@ -239,8 +239,7 @@ def _keep_links(server, record, estimate):
     """The table of links and the estimates behind it."""
     n_units = len(record.names)
     pairs = tables.reported_pairs(estimate.linked, estimate.p_value)
-    known = tables.in_order(pairs, estimate.tests, n_units)
-    blocks = tables.chosen_blocks(pairs, known, record.partition)
+    blocks = tables.chosen_blocks(pairs, tables.in_order(pairs, estimate.tests, n_units), record.partition)
     geweke = tables.measures(estimate)[tuple(pairs.T)]
     links = _links_table(server, record.names, pairs, blocks, estimate.p_value, geweke)
     server.n_absent_ = n_units * (n_units - 1) - len(pairs)

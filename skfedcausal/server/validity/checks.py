@@ -305,8 +305,7 @@ def trend(series, path=None):
         return 0.0, 1.0
     t = np.arange(n) - (n - 1) / 2
     if path is not None:
-        around = path - path.mean(axis=0)
-        basis, size, _ = np.linalg.svd(around, full_matrices=False)
+        basis, size, _ = np.linalg.svd(path - path.mean(axis=0), full_matrices=False)
         basis = basis[:, size > TUNING.checks_same * max(size[0], np.finfo(float).tiny)]
         columns = np.column_stack([t, series])
         beside = columns - basis @ (basis.T @ columns)
@@ -370,7 +369,6 @@ def settled_path(lags, new_levels, steps, starts):
     for start, stop in episodes(starts, len(steps)):
         states = np.tile(new_levels @ steps[start], (n_lags + stop - start, 1))  # held before the episode
         for t in range(n_lags + 1, len(states)):
-            before = states[t - n_lags : t][::-1]
-            states[t] = before.ravel() @ rows + pull[start + t - n_lags - 1]
+            states[t] = states[t - n_lags : t][::-1].ravel() @ rows + pull[start + t - n_lags - 1]
         path[start:stop] = states[n_lags:]
     return path

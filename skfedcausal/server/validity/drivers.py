@@ -39,8 +39,7 @@ class Bands(NamedTuple):
 def bands(series, starts):
     """`Bands` of series (n_samples, n) in episodes."""
     n_samples, n = series.shape
-    longest = max(stop - start for start, stop in episodes(starts, n_samples))
-    edges = _edges(longest)
+    edges = _edges(max(stop - start for start, stop in episodes(starts, n_samples)))
     total, count, place = np.zeros((len(edges) - 1, n, n), dtype=complex), *np.zeros((2, len(edges) - 1))
     for start, stop in episodes(starts, n_samples):
         length = stop - start
@@ -49,8 +48,7 @@ def bands(series, starts):
             continue
         X = np.fft.rfft(series[start:stop] - series[start:stop].mean(axis=0), axis=0)[k] / np.sqrt(length)
         frequency = 2 * np.pi * k / length
-        ends = np.searchsorted(frequency, edges)
-        for j, (first, last) in enumerate(pairwise(ends)):
+        for j, (first, last) in enumerate(pairwise(np.searchsorted(frequency, edges))):
             rows = X[first:last]
             total[j] += rows.T @ rows.conj()
             count[j] += last - first
@@ -99,8 +97,7 @@ class PairModel:
         G = _raised(G, 1e-2)
         first = np.einsum("k,kij->ij", c * np.conj(self._turn), power).real
         A = np.where(masks[1], first @ np.linalg.inv(G), 0.0)
-        radius = np.abs(np.linalg.eigvals(A)).max()
-        A *= min(1.0, TUNING.drivers_stable / max(radius, 1e-9))
+        A *= min(1.0, TUNING.drivers_stable / max(np.abs(np.linalg.eigvals(A)).max(), 1e-9))
         Q = _raised(G - A @ G @ A.T, 0.05)
         values = [A[mask] if lag == 1 else np.zeros(mask.sum()) for lag, mask in masks.items()]
         return np.concatenate([*values, np.linalg.cholesky(Q)[self._tri]])
@@ -358,8 +355,7 @@ def criteria(model, delays, is_linked=False):
     if is_linked and found["driver"] < CLEAR + min(found[name] for name in _LINKS):
         for name in _LINKS:
             if found[name] > found["driver"]:
-                coloured = model.coloured(masks[name], fits[name][1])
-                found[name] = min(found[name], model.criterion(*coloured))
+                found[name] = min(found[name], model.criterion(*model.coloured(masks[name], fits[name][1])))
     return found
 
 

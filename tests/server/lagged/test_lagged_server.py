@@ -197,7 +197,7 @@ def test_gaps_are_filtered_as_by_the_filter_of_one_lag():
     plain = PlantFilter(dynamics.transition, dynamics.process_cov, PaddedRecord(dynamics, record))
     np.testing.assert_allclose(run.filtered, plain.filtered[:, :2], atol=1e-9)
     np.testing.assert_allclose(run.predicted, plain.predicted[:, :2], atol=1e-9)
-    np.testing.assert_allclose(run._whole._with_gaps[2], plain._with_gaps[2], atol=1e-9)
+    np.testing.assert_allclose(run.plain._with_gaps[2], plain._with_gaps[2], atol=1e-9)
     np.testing.assert_allclose(run.unit_log_densities(), plain.unit_log_densities(), atol=1e-9)
 
 
@@ -272,7 +272,7 @@ def test_every_answer_uses_the_lags(fitted):
     states = server.filter(messages).filtered
     np.testing.assert_array_equal(reply.transition[0], server.lag_transitions_[:, 1, 1])
     run, t = server.filter(messages), 1000
-    last = run._whole.filtered[t - 1].reshape(-1, 5)  # given rows up to t - 1
+    last = run.plain.filtered[t - 1].reshape(-1, 5)  # given rows up to t - 1
     own = server.lag_transitions_[:, 1, 1] @ last[:, 1]
     assert abs(reply.cross_term[t, 0] + own - run.predicted[t, 1]) < 1e-12
     smoothed = np.hstack([part.states for part in server.smoothed(messages).values()])
