@@ -166,7 +166,7 @@ class ServerLearner(Versioned, Checked, ABC):
             came = yield from with_inputs_of_others(came, self.needs_local_model)
         messages = yield from self._rounds(came)
         if self.controlled_units_:
-            self.laws_ = dict(yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw))
+            self.laws_ = dict((yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)))
         try:
             replies = self.replies(messages)
         except Exception:
