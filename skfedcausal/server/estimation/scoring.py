@@ -458,7 +458,8 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
             if rise >= 1e-4 * length * slope:
                 return Point(A, Q, found), length
             if abs(rise) <= TUNING.scoring_rounding * abs(value):
-                if abs(scoring.structure.free.gradient(found.grad_A, found.grad_Q) @ step) <= 0.9 * slope:
+                gradient = scoring.structure.free.gradient(found.grad_A, found.grad_Q)
+                if abs(gradient @ step) <= 0.9 * slope:
                     return Point(A, Q, found), length
         length /= 2
     return None
