@@ -5,39 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .episodes import TransitionMoments, episodes, recentre_lag_sums, symmetric
+from .episodes import TransitionMoments, episodes, lag_covariances, recentre_lag_sums, symmetric
 from .lagged.information import WINDOW, of_lowest, window_spectrum
 from .lagged.likelihood import LagSums
-from .tuning import TUNING
 
 _MOST_ENDS = 2**24  # numbers in rows that are kept of the ends of episodes
-
-
-def lag_products(series, n_lags):
-    """``sum_t x[t+l] x[t]'`` for l below `n_lags`, shape (n_lags, c, c), at a price that hardly depends on it.
-
-    Windows of rows are correlated with their own beginnings by Fourier transforms so long that nothing wraps around;
-    rows behind the end are zero.
-    """
-    n_samples, c = series.shape
-    window = max(1 << (4 * n_lags - 1).bit_length(), TUNING.lag_products_least_window)
-    width = window - n_lags + 1  # early rows of a window
-    n_windows = -(-n_samples // width)
-    at_once = max(TUNING.lag_products_numbers // (window * c), 1)
-    spectrum = np.zeros((window // 2 + 1, c, c), dtype=complex)
-    for first in range(0, n_windows, at_once):
-        count = min(at_once, n_windows - first)
-        late = np.zeros((count, window, c))
-        for k in range(count):
-            rows = series[(first + k) * width : (first + k) * width + window]
-            late[k, : len(rows)] = rows
-        ahead = np.fft.rfft(late, axis=1)
-        late[:, width:] = 0.0
-        behind = np.conj(np.fft.rfft(late, axis=1))
-        spectrum += np.ascontiguousarray(ahead.transpose(1, 2, 0)) @ np.ascontiguousarray(behind.transpose(1, 0, 2))
-    sums = np.fft.irfft(spectrum, window, axis=0)[:n_lags]
-    sums[0] = symmetric(sums[0])
-    return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,17 +140,17 @@ class OpenEpisode:
     def begun(cls, rows, n_lags, present):
         """With its first rows."""
         kept = n_lags + 2
-        sums = lag_products(rows, kept)
+        sums = lag_covariances(rows, range(kept))
         ends = rows[:kept].copy(), rows[-kept:].copy()
         return cls(sums, rows.sum(axis=0), len(rows), *ends, present, Windows().followed_by(rows))
 
     def extend(self, rows):
         """Take the next rows."""
         kept = len(self.sums)
-        added = lag_products(rows, kept)
-        between = lag_products(np.concatenate([self.tail, rows[:kept]]), kept)
+        added = lag_covariances(rows, range(kept))
+        between = lag_covariances(np.concatenate([self.tail, rows[:kept]]), range(kept))
         for part in (self.tail, rows[:kept]):
-            between -= lag_products(part, kept)
+            between -= lag_covariances(part, range(kept))
         self.sums, self.windows = self.sums + added + between, self.windows.followed_by(rows)
         self.total, self.n_rows = self.total + rows.sum(axis=0), self.n_rows + len(rows)
         self.head = np.concatenate([self.head, rows])[:kept] if len(self.head) < kept else self.head

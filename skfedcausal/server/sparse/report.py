@@ -27,6 +27,7 @@ from ..validity.report import (
     _of_squares,
     _row,
     evidence,
+    judged,
 )
 from . import tables
 from .filter import LargeFilter
@@ -166,10 +167,8 @@ def _of_linked(found, sides, number):
     for a, b in sides:
         both = [found.units[a], found.units[b]]
         yield _row(found, "common variance", a, b, checks.roughness(both)[0, 1], level, 'covariance="sandwich"')
-        size = checks.correlation(both)[0, 1]
-        passed = bool(size < _SAME_ROW)
-        names = found.names[a], found.names[b]
-        yield "apart in the same row", *names, size, float("nan"), passed, "" if passed else "join the units"
+        size, names = checks.correlation(both)[0, 1], (found.names[a], found.names[b])
+        yield judged("apart in the same row", names, size, np.nan, size < _SAME_ROW, "join the units")
 
 
 # -- links in pieces of time, and tests where something is missing ----------------------------------------

@@ -199,9 +199,12 @@ def _shifts(found):
 
 
 def _row(found, check, cause, effect, result, level, remedy):
-    statistic, p = result
-    passed = bool(p > level)
-    return check, found.names[cause], found.names[effect], statistic, p, passed, "" if passed else remedy
+    return judged(check, (found.names[cause], found.names[effect]), *result, result[1] > level, remedy)
+
+
+def judged(check, names, statistic, p, passed, remedy):
+    """A row of the table, with a remedy where the check did not pass."""
+    return check, *names, statistic, p, bool(passed), "" if passed else remedy
 
 
 def _of_late_lags(found, of_lags, dof):
@@ -239,9 +242,8 @@ def _of_orders(server, found):
     for name, p in _rows_of(server.misfit_, "effect", "p_adjusted"):
         smallest[name] = min(p, smallest.get(name, np.inf))
     for name in found.names:
-        p = smallest.get(name, np.nan)
-        passed = bool(len(found.lags) > 1 or not p <= LEVEL)
-        yield "enough lags", name, name, len(found.lags), p, passed, "" if passed else "more lags"
+        n_lags, p = len(found.lags), smallest.get(name, np.nan)
+        yield judged("enough lags", (name, name), n_lags, p, n_lags > 1 or not p <= LEVEL, "more lags")
 
 
 def _of_noise(run, record, found):
@@ -257,8 +259,8 @@ def _of_noise(run, record, found):
         square = np.square(whiten @ residual.T).mean(axis=0)
         error, ratio = square.std() / np.sqrt(len(square)), float(square.mean())
         p = 2 * float(ndtr(-abs(ratio - 1) / error)) if error > 0 else float(ratio == 1)  # where all rows are alike
-        passed = bool(p > LEVEL / len(slices) or abs(ratio - 1) <= TUNING.report_near)
-        yield "noise as supposed", name, name, ratio, p, passed, "" if passed else "n_rounds, or give C and R"
+        passed = p > LEVEL / len(slices) or abs(ratio - 1) <= TUNING.report_near
+        yield judged("noise as supposed", (name, name), ratio, p, passed, "n_rounds, or give C and R")
 
 
 def _of_scores(found, m=None):
@@ -294,9 +296,8 @@ def _of_rows(found):
     """Units that are seen as one, and links that may be another unit's within the row."""
     size = checks.correlation(found.units)
     for a, b in zip(*np.tril_indices(len(size), -1), strict=True):
-        passed = bool(size[a, b] < _SAME_ROW)
         names = found.names[b], found.names[a]
-        yield "apart in the same row", *names, size[a, b], np.nan, passed, "" if passed else "join the units"
+        yield judged("apart in the same row", names, size[a, b], np.nan, size[a, b] < _SAME_ROW, "join the units")
         if size[a, b] > TUNING.report_one:
             yield _OF_BOTH, *names, size[a, b], np.nan, False, "leave one of them out"
     for cause, effect in found.linked:
@@ -305,9 +306,10 @@ def _of_rows(found):
             if other in (cause, effect) or not between or (cause, other) not in found.linked:
                 continue
             statistic, p = _own_way(found, cause, effect, other)
-            passed = bool(p <= LEVEL and size[effect, other] < _SAME_ROW)
-            remedy = "" if passed else f"sample faster: {found.names[other]} may pass it on within the row"
-            yield "not by way of another", found.names[cause], found.names[effect], statistic, p, passed, remedy
+            passed = p <= LEVEL and size[effect, other] < _SAME_ROW
+            remedy = f"sample faster: {found.names[other]} may pass it on within the row"
+            names = found.names[cause], found.names[effect]
+            yield judged("not by way of another", names, statistic, p, passed, remedy)
 
 
 def _of_rows_held_out(found):
@@ -316,10 +318,8 @@ def _of_rows_held_out(found):
         e, c = found.slices[effect], found.slices[cause]
         direct = checks.response(found.lags[:, e, c], found.starts, found.states[cause])
         gain, error = checks.held_out_gain(found.news[effect] + direct, direct)
-        names = found.names[cause], found.names[effect]
-        passed = bool(gain > 0)
-        p = float(ndtr(-gain / error)) if error > 0 else np.nan
-        yield "gains held-out", *names, gain, p, passed, "" if passed else "another record"
+        names, p = (found.names[cause], found.names[effect]), float(ndtr(-gain / error)) if error > 0 else np.nan
+        yield judged("gains held-out", names, gain, p, gain > 0, "another record")
 
 
 def with_wandering(table, messages):
@@ -333,8 +333,8 @@ def with_joining(table, benefit):
     """The table with a row per unit on what joining gained on rows held out; zero for units without connections."""
     rows = []
     for name, gain, error in benefit[["gain", "stderr"]].itertuples():
-        p, passed = float(ndtr(-gain / error)) if error > 0 else np.nan, bool(gain >= 0)
-        rows.append(("joining gains held-out", name, name, gain, p, passed, "" if passed else "leave it alone"))
+        p = float(ndtr(-gain / error)) if error > 0 else np.nan
+        rows.append(judged("joining gains held-out", (name, name), gain, p, gain >= 0, "leave it alone"))
     return _with_rows(table, rows)
 
 
@@ -371,7 +371,7 @@ def _of_echoes(found, record, driven):
         passed = not is_hidden and pair not in _unordered(found.correlated)
         names = found.names[cause], found.names[effect]
         remedy = f"more sensors of {names[1]}" if is_hidden else "sample faster, and values rather than means"
-        yield "more than an echo", *names, share, p, passed, "" if passed else remedy
+        yield judged("more than an echo", names, share, p, passed, remedy)
 
 
 def _unordered(pairs):
