@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..message.states import StateReply
-from ..statespace.episodes import episodes
+from ..statespace.episodes import episodes, lagged_rows
 from ..statespace.geweke import geweke_measures
 from ..statespace.inputs import input_response
 from ..statespace.matrices import companion
@@ -75,10 +75,7 @@ class Plant:
         """Matrices (..., n, n) as those of the states with their lags."""
         if self.n_lags == 1:
             return x
-        size = self.n_states * self.n_lags
-        padded = np.zeros((*x.shape[:-2], size, size))
-        padded[..., : self.n_states, : self.n_states] = x
-        return padded
+        return np.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, self.n_states * (self.n_lags - 1))] * 2)
 
     def padded_rows(self, x):
         """Matrices (n, ...) with rows of zeros for the lags."""
@@ -99,21 +96,14 @@ class Plant:
 
         Without the first ones where no input acts at once.
         """
-        lags, k = range(-1 if self.acts_at_once else 0, len(self.B) - 1), u.shape[1]
-        if lags == range(1):
+        if len(self.driven_by) == 1 and not self.acts_at_once:
             return u
-        out = np.zeros((len(u), len(lags) * k))
-        for start, stop in episodes(starts, len(u)):
-            rows = u[start:stop]
-            for number, lag in enumerate(lags):
-                if lag >= len(rows):
-                    break
-                early, late = max(lag, 0), len(rows) + min(lag, 0)
-                cols = slice(number * k, (number + 1) * k)
-                out[start + early : start + (late if lag < 0 else len(rows)), cols] = rows[
-                    max(-lag, 0) : len(rows) - early
-                ]
-        return out
+        parts = [u, lagged_rows(u, len(self.B) - 2, starts)]
+        if self.acts_at_once:
+            ahead = np.vstack([u[1:], np.zeros_like(u[:1])])
+            ahead[[stop - 1 for _, stop in episodes(starts, len(u))]] = 0.0
+            parts.insert(0, ahead)
+        return np.hstack(parts)
 
     # -- over a record ---------------------------------------------------------------------------
 

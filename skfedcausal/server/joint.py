@@ -84,11 +84,7 @@ class JointRecord:
 
     has_rows = True  # whether there are series to look at
     tells_lags = True  # whether it tells plants of several lags from those of one
-
-    @property
-    def most_lags(self):
-        """Lags that moments can be had for; None for as many as there are rows."""
-        return None
+    most_lags = None  # lags that moments can be had for; None for as many as there are rows
 
     @property
     def at_hand(self):
@@ -296,8 +292,6 @@ def usual_information(part):
 
 def part_scores(part, rows):
     """Scores of one unit's rows."""
-    if part.is_constant and part.regular_patterns[0]:
-        return np.linalg.solve(part.patterns[0], part.z[rows].T).T
     z, at = part.z[rows], part.pattern_of[rows]
     scores = np.full(z.shape, np.nan)
     for k in np.flatnonzero(part.regular_patterns):

@@ -13,6 +13,7 @@ from ..statespace.inputs import input_term
 from ..statespace.kalman import (
     FILTERED_BYTES,
     CovarianceSchedule,
+    all_rows,
     covariance_schedule,
     filter_rows,
     filtered_states,
@@ -93,16 +94,7 @@ class PlantFilter:
 
     def updates(self, start, stop):
         """Filtered minus predicted states of rows `start` to `stop` of one episode."""
-        if not self.record.is_constant:
-            return self.filtered[start:stop] - self.predicted[start:stop]
-        updates, inputs = self.filtered[start:stop].copy(), self.inputs
-        late = 1 if start in self.record.starts else 0
-        if self._drive is not None and late:
-            updates -= self._drive.exogenous(inputs[start:stop], (0,))
-        elif self._drive is not None:
-            updates -= inputs[start - 1 : stop - 1] @ self._drive.B.T
-        updates[late:] -= self.filtered[start + late - 1 : stop - 1] @ self.A.T
-        return updates
+        return self.filtered[start:stop] - self.predicted[start:stop]
 
     @property
     def _exogenous(self):
@@ -119,12 +111,7 @@ class PlantFilter:
     @cached_property
     def _with_gaps(self):
         """Filtered and predicted states, and the log-likelihood terms, where measurements are missing."""
-        filtered, predicted = np.empty((2, *self.record.z.shape))
-        terms = np.empty(len(filtered))
-        for part in self._parts_with_gaps():
-            predicted[part.rows], filtered[part.rows] = part.predicted, part.filtered
-            terms[part.rows] = part.terms
-        return filtered, predicted, terms
+        return all_rows(self._parts_with_gaps(), self.record.z.shape)
 
     @cached_property
     def _schedule(self):
@@ -228,11 +215,9 @@ class PlantFilter:
         record = self.record
         if not (record.is_constant and record.determined.all()):
             return None
-        n_transient, late = min(self._schedule.n_transient, TUNING.prediction_young), []
-        for start, stop in episodes(record.starts, record.n_samples):
-            late.append(
-                np.arange(start + max(min(n_transient, (stop - start) // 2), 1), stop)[-TUNING.prediction_tail_rows :]
-            )
+        young = min(self._schedule.n_transient, TUNING.prediction_young)
+        bounds = episodes(record.starts, record.n_samples)
+        late = [np.arange(start + max(min(young, (stop - start) // 2), 1), stop) for start, stop in bounds]
         rows = np.concatenate(late)[-TUNING.prediction_tail_rows :]
         before = self.filtered[rows - 1] @ self.A.T
         if self._drive is not None:

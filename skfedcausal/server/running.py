@@ -194,9 +194,8 @@ class Batches:
 
     def add(self, record, *, continues, forget, absent=()):
         """Take the next batch, a joint record without gaps."""
-        present = np.repeat([name not in absent for name in self.names], record.partition.sizes)
-        of_inputs = np.repeat([name not in absent for name in self.names], self.input_sizes)
-        present = np.concatenate([present, of_inputs])
+        there = [name not in absent for name in self.names]
+        present = np.concatenate([np.repeat(there, sizes) for sizes in (record.partition.sizes, self.input_sizes)])
         settings = {"continues": continues, "forget": forget, "present": present}
         self.products.add(self._rows(record), record.starts, **settings)
         self.n_batches += 1

@@ -115,7 +115,7 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
         level = np.zeros(len(A))
         if levels is not None:
             response = levels.response[: stop - start]
-            level = levels.of(z[rows] - predicted @ J, is_only=len(starts) == 1)
+            level = levels.of(z[rows] - predicted @ J)
             settled = np.minimum(np.arange(stop - start), len(response) - 1)
             predicted += (response @ level)[settled]
         total = predicted + level
@@ -162,10 +162,8 @@ class _Levels:
         weights = np.swapaxes(H, 1, 2) @ (np.eye(len(J)) - JPf)
         return weights, np.cumsum(weights @ J @ H, axis=0)
 
-    def of(self, residual, is_only):
+    def of(self, residual):
         """Maximum-likelihood level from the information innovations of an episode without one."""
-        if is_only:  # nothing to share
-            return _level(self._schedule, residual, self.response)
         weights, sums = self._of_rows
         k, n_samples = min(len(weights), len(residual)), len(residual)
         normal, right = sums[k - 1], np.einsum("tij,tj->i", weights[:k], residual[:k])
@@ -173,25 +171,6 @@ class _Levels:
             normal = normal + (n_samples - k) * (sums[k - 1] - sums[k - 2] if k > 1 else sums[0])
             right = right + weights[-1] @ residual[k:].sum(axis=0)
         return _solved(normal, right)
-
-
-def _level(schedule, residual, response):
-    """Maximum-likelihood level from the information innovations of the record without one.
-
-    `residual` is (n_samples, n), `response` (k, n, n), the level (n,).
-    """
-    J, (n_samples, n) = schedule.J, residual.shape
-    settled = len(response)  # from where all rows are alike
-    rests = [(1, rest) for rest in residual[:settled]]
-    if settled < n_samples:
-        rests.append((n_samples - settled, residual[settled:].sum(axis=0)))
-    normal, right = np.zeros((n, n)), np.zeros(n)
-    for t, (count, rest) in enumerate(rests):
-        _, Pf = schedule.at(t)
-        H = response[min(t, settled - 1)] + np.eye(n)
-        normal += count * (H.T @ (J - J @ Pf @ J) @ H)
-        right += H.T @ (rest - J @ (Pf @ rest))
-    return _solved(normal, right)
 
 
 def _solved(normal, right):

@@ -41,7 +41,6 @@ class Tuning:
     kalman_nearly_settled: float = 1e-9  # distance at which standing still means that rounding is in the way
     kalman_schedule_bytes: int = 1 << 26
     kalman_least_steps: int = 16  # of covariances that are kept until they settle, and how many at least
-    kalman_rank: float = 1e-12
 
     lines_overtones: int = 4
     lines_folds: int = 10

@@ -395,7 +395,7 @@ def test_a_channel_alone_has_the_evidence_of_the_whole():
     channels, X, y = quadratic()
     scales, decays = np.array([0.3, 2.0]), np.array([3, 4])
     G, b = X.T @ X, X.T @ y
-    S, q = efficient(G, b, channels, scales, decays, 0)
+    S, q = efficient(G, b, channels, scales, decays, np.arange(len(channels)) == 0)
     (values,) = ChannelEvidence(S, q, 2)(kernel_root(5, 3)[None])
     at = [3, 25]
     whole = [posterior(G, b, channels, np.array([CHANNEL_SCALES[k], 2.0]), decays).log_evidence for k in at]

@@ -24,13 +24,7 @@ _EXTRA_EMPTY_PAIRS = 10  # pulls the share of real links towards zero
 
 def benjamini_hochberg(p_values, alpha):
     """Boolean mask of the hypotheses rejected at false discovery rate `alpha`."""
-    p = np.asarray(p_values)
-    order = np.argsort(p, kind="stable")
-    below = np.flatnonzero(p[order] <= alpha * np.arange(1, len(p) + 1) / max(len(p), 1))
-    rejected = np.zeros(len(p), dtype=bool)
-    if len(below):
-        rejected[order[: below[-1] + 1]] = True
-    return rejected
+    return false_discovery_rates(np.nan_to_num(p_values, nan=1.0)) <= alpha
 
 
 def unordered_benjamini_hochberg(p_values, alpha, partition):

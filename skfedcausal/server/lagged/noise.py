@@ -62,12 +62,8 @@ def _correlated(problem, fitted, alpha):
         info = np.einsum("fij,fkl->ikjl", weighted, np.conj(own[k])).real * likelihood.n_rows
         q = score[a, b].ravel()
         p_values[number] = chi2.sf(q @ np.linalg.solve(info.reshape(len(q), len(q)), q), len(q))
-    mask = partition.block_diagonal.copy()
-    for (m, k), is_kept in zip(pairs, benjamini_hochberg(p_values, alpha), strict=True):
-        if is_kept:
-            mask[partition.slices[m], partition.slices[k]] = True
-            mask[partition.slices[k], partition.slices[m]] = True
-    return mask
+    kept = np.array(pairs, dtype=int).reshape(-1, 2)[benjamini_hochberg(p_values, alpha)]
+    return partition.mask(np.vstack([kept, kept[:, ::-1]]), True)
 
 
 # -- A plant of several lags learned in coordinates in which the noise of all its units is white ---

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.sparse import csr_array
 
 from ...statespace.episodes import episodes
@@ -12,7 +13,7 @@ from ...statespace.kalman import CovarianceSchedule
 from ...statespace.partition import positions_of
 from ...statespace.riccati import predicted_covariance
 from ..prediction import PlantFilter
-from .cover import assembled, block_diagonal, neighbours, with_halo
+from .cover import assembled, neighbours, with_halo
 from .tuning import TUNING
 
 _PIECE = 128  # rows
@@ -40,7 +41,7 @@ def stationary_gain(plant, A, Q, cores, linked, correlated, strength):
     for core in cores:
         members = with_halo(core, near, causes, TUNING.filter_most)
         states, k = positions_of(members, plant.partition.slices), sum(plant.partition.sizes[m] for m in core)
-        N = block_diagonal([plant.noise[m] for m in members])
+        N = block_diag(*(plant.noise[m] for m in members))
         own = A[states][:, states].toarray()
         P = predicted_covariance(own, np.linalg.inv(N), Q[states][:, states].toarray())
         gain = np.linalg.solve(P + N, P).T
@@ -58,7 +59,7 @@ def _covariance(P, plant):
 
     Blocks know each other's units in part, and what they say of them need not go together in short records.
     """
-    N, unit, coo = block_diagonal(plant.noise), plant.partition.unit_of_state, P.tocoo()
+    N, unit, coo = block_diag(*plant.noise), plant.partition.unit_of_state, P.tocoo()
     across, share = unit[coo.row] != unit[coo.col], 1.0
     while not _is_definite(P.toarray() + N):
         share = share / 2 if share > TUNING.filter_least_share else 0.0

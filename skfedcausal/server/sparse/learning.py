@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
@@ -15,7 +16,7 @@ from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
 from .alone import padded_spectra, screened
 from .blocks import BlockTask, fitted_block, measured_block
-from .cover import assembled, block_diagonal, cores, neighbours, stable, with_halo
+from .cover import assembled, cores, neighbours, stable, with_halo
 from .filter import stationary_gain
 from .gaps import are_stable_alone, n_fillings
 from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs, work_of_tests
@@ -155,7 +156,7 @@ class _Search:
 
     def _search_links(self):
         """Add and drop links until next to nothing changes; whether that was reached, and whether time ended it."""
-        settled, was_stopped, with_far = False, False, True
+        with_far = True
         for _ in range(TUNING.learning_max_rounds):
             self.fit(TUNING.learning_near_gain)
             proposed = self._proposal(self.tests(with_far))
@@ -163,16 +164,14 @@ class _Search:
                 with_far = True
                 proposed = self._proposal(self.tests(with_far))
             if self._is_near(*proposed):
-                settled = True
-                break
+                return True, False
             if self.budget.is_spent:
-                was_stopped = True
-                break
+                return False, True
             self.left |= self.linked & ~proposed[0]
             self.not_driven |= self.driven & ~proposed[2]
             (self.linked, self.correlated, self.driven), with_far = proposed, False
             self.group()
-        return settled, was_stopped
+        return False, False
 
     def _fill(self):
         """Fill the gaps of the record anew, by the plant so far."""
@@ -227,13 +226,11 @@ class _Search:
         for k, fit in zip(new, fits, strict=True):
             steep = max(1.0, 2 * fit.n_iter / TUNING.learning_evaluations)  # two evaluations an iteration, about
             self.budget.spend(steep * block_work(len(self._states(self.members[k])), self.plant.n_lags))
-        self.sums |= {
-            tuple(self.members[k]): fit.sums for k, fit in zip(new, fits, strict=True) if fit.sums is not None
-        }
-        self.sums = {units: self.sums[units] for units in map(tuple, self.members)}
-        for k, fit in zip(new, fits, strict=True):
+            if fit.sums is not None:
+                self.sums[tuple(self.members[k])] = fit.sums
             self.pushes[:, self._states(self.cores[k])] = fit.pushes
             self.known[keys[k]] = replace(fit, sums=None, pushes=None)
+        self.sums = {units: self.sums[units] for units in map(tuple, self.members)}
         self.known = {key: self.known[key] for key in keys}
         self.fits = [self.known[key] for key in keys]
         self._take_over()
@@ -247,18 +244,19 @@ class _Search:
         plant, members, core = self.plant, self.members[k], self.cores[k]
         known = self.sums.get(tuple(members))
         states, at = self._states(members), np.ix_(members, members)
-        dense, (A, Q) = block_diagonal, self._dense
+        A, Q = self._dense
         A, Q = A[np.ix_(states, self._columns(members))], Q[np.ix_(states, states)]
-        alone = np.hstack([dense([plant.A[m] for m in members]), plant.B[np.ix_(states, self._inputs(members))]])
+        noise, own_A, own_Q = (block_diag(*(each[m] for m in members)) for each in (plant.noise, plant.A, plant.Q))
+        alone = np.hstack([own_A, plant.B[np.ix_(states, self._inputs(members))]])
         return BlockTask(
             None,
             plant.starts,
-            dense([plant.noise[m] for m in members]),
+            noise,
             tuple(len(plant.A[m]) for m in members),
             len(core),
             A,
             Q,
-            (alone, dense([plant.Q[m] for m in members])),
+            (alone, own_Q),
             self.linked[at],
             self.correlated[at],
             plant.n_lags,

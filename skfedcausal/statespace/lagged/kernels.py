@@ -16,10 +16,11 @@ References
 """
 
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import block_diag, cho_factor, cho_solve, solve_triangular
 
 from .tuning import TUNING
 
@@ -79,15 +80,8 @@ def _single_lags(n_lags):
 def prior_root(channels, scales, decays):
     """Block-diagonal R of all channels, shape (n_coefficients, n_coordinates), and the end of each block."""
     known = zip(channels, scales, decays, strict=True)
-    roots = [(np.sqrt(c) * kernel_root(len(each.lags), d), each.n_vectors) for each, c, d in known]
-    widths = [root.shape[1] * n_vectors for root, n_vectors in roots]
-    R = np.zeros((sum(channel.size for channel in channels), sum(widths)))
-    row = col = 0
-    for root, n_vectors in roots:
-        for _ in range(n_vectors):
-            R[row : row + len(root), col : col + root.shape[1]] = root
-            row, col = row + len(root), col + root.shape[1]
-    return R, np.cumsum(widths)
+    roots = [[np.sqrt(c) * kernel_root(len(each.lags), d)] * each.n_vectors for each, c, d in known]
+    return block_diag(*chain.from_iterable(roots)), np.cumsum([root[0].shape[1] * len(root) for root in roots])
 
 
 def prior_unit(M):
@@ -143,19 +137,14 @@ def rescaled(found, channels, scales, decays):
     return scales
 
 
-def efficient(G, b, channels, scales, decays, number):
-    """Information and score of one channel when the others are integrated out."""
-    own = np.repeat(np.arange(len(channels)) == number, [channel.size for channel in channels])
+def efficient(G, b, channels, scales, decays, chosen):
+    """Information and score of some channels, `chosen` (n_channels,) bool, when the others are integrated out."""
+    own, others = np.repeat(chosen, [channel.size for channel in channels]), np.flatnonzero(~chosen)
     if own.all():
         return G, b
-    others = [k for k in range(len(channels)) if k != number]
     R, _ = prior_root([channels[k] for k in others], scales[others], decays[others])
-    return efficient_given(G[~own][:, ~own], G[~own][:, own], G[own][:, own], b[~own], b[own], R)
-
-
-def efficient_given(inner, cross, own, b_inner, b_own, R):
-    """The same from blocks: of nuisance coefficients with the prior root R, and of the wanted ones."""
-    return tuple(x[0] for x in Nuisance(inner, b_inner, R).efficient(cross[None], own[None], b_own[None]))
+    blocks = G[~own][:, own], G[own][:, own], b[own]
+    return tuple(x[0] for x in Nuisance(G[~own][:, ~own], b[~own], R).efficient(*(x[None] for x in blocks)))
 
 
 class Nuisance:
@@ -204,7 +193,7 @@ def swept(G, b, channels, scales, decays, *, coarse=False):
     """Scales and kernels, each channel's the best given the others', one channel after the other."""
     scales, decays = scales.copy(), decays.copy()
     for number, channel in enumerate(channels):
-        S, q = efficient(G, b, channels, scales, decays, number)
+        S, q = efficient(G, b, channels, scales, decays, np.arange(len(channels)) == number)
         decays[number], scales[number] = _best_kernel(S, q, channel, int(decays[number]), coarse, number > 0)
     return scales, decays
 
