@@ -8,19 +8,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import issparse
 
+from ..statespace import kalman
 from ..statespace.episodes import PIECE, episode_lengths, episodes, side_by_side
 from ..statespace.inputs import input_term
-from ..statespace.kalman import (
-    FILTERED_BYTES,
-    CovarianceSchedule,
-    all_rows,
-    covariance_schedule,
-    filter_rows,
-    filtered_states,
-    log_density_terms,
-    log_likelihood_terms,
-    predicted_states,
-)
 from ..statespace.matrices import are_heavy
 from ..statespace.riccati import filtered_covariance, stationary_covariance
 from ..statespace.segments import Change
@@ -83,14 +73,14 @@ class PlantFilter:
         if not self.record.is_constant:
             return self._with_gaps[0]
         z = self.record.stacked()
-        return filtered_states(self._schedule, (z, None), out=z, **self._driven)
+        return kalman.filtered_states(self._schedule, (z, None), out=z, **self._driven)
 
     @cached_property
     def predicted(self):
         """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
         if not self.record.is_constant:
             return self._with_gaps[1]
-        return predicted_states(self.A, self.filtered, **self._driven)
+        return kalman.predicted_states(self.A, self.filtered, **self._driven)
 
     def updates(self, start, stop):
         """Filtered minus predicted states of rows `start` to `stop` of one episode."""
@@ -106,17 +96,17 @@ class PlantFilter:
         return {"starts": self.record.starts, "exogenous": self._exogenous}
 
     def _parts_with_gaps(self):
-        return filter_rows(self.A, self.Q, self._P0, self.record.z, self.record.matrices, **self._driven)
+        return kalman.filter_rows(self.A, self.Q, self._P0, self.record.z, self.record.matrices, **self._driven)
 
     @cached_property
     def _with_gaps(self):
         """Filtered and predicted states, and the log-likelihood terms, where measurements are missing."""
-        return all_rows(self._parts_with_gaps(), self.record.z.shape)
+        return kalman.all_rows(self._parts_with_gaps(), self.record.z.shape)
 
     @cached_property
     def _schedule(self):
         longest = max(episode_lengths(self.record.starts, self.record.n_samples))
-        return covariance_schedule(self.A, self.Q, self.record.mean_information(), self._P0, max_steps=longest)
+        return kalman.covariance_schedule(self.A, self.Q, self.record.mean_information(), self._P0, max_steps=longest)
 
     def _steps(self):
         """Place of every row in the schedule, by its age in its episode, (n_samples,)."""
@@ -176,14 +166,14 @@ class PlantFilter:
                     filtered = np.linalg.solve(np.eye(J.shape[1]) + P @ J, P)
                     covariances = part.covariances._replace(J=J, predicted=P, filtered=filtered, logdet=None)
                     z, means = record.z[part.rows, own], part.predicted[:, own]
-                    terms[part.rows, m] = log_density_terms(covariances, z, means)
+                    terms[part.rows, m] = kalman.log_density_terms(covariances, z, means)
             return terms
         for m, own in enumerate(slices):
             P, J = _block(self._schedule.predicted, own), _block(record.mean_information(), own)
             filtered = np.array([filtered_covariance(step, J) for step in P])
-            schedule = CovarianceSchedule(_block(self.A, own), J, P, filtered)
+            schedule = kalman.CovarianceSchedule(_block(self.A, own), J, P, filtered)
             own_series = record.z[:, own], 0.0, self.predicted[:, own]
-            terms[:, m] = log_likelihood_terms(schedule, *own_series, record.starts)
+            terms[:, m] = kalman.log_likelihood_terms(schedule, *own_series, record.starts)
         return terms
 
     def log_likelihood(self):
@@ -195,7 +185,7 @@ class PlantFilter:
         if not record.is_constant:
             found = const + self._with_gaps[2]
         else:
-            found = log_likelihood_terms(self._schedule, record.z, const, self.predicted, record.starts)
+            found = kalman.log_likelihood_terms(self._schedule, record.z, const, self.predicted, record.starts)
         if len(self._alone):  # their constants say it all
             found -= self._log_densities([self._alone])[:, 0]
         if self._tails is not None and record.is_constant:
@@ -345,7 +335,7 @@ def smooth_record(A, Q, record, drive=None, *, intercept=True, spread=True):
     settings = {"starts": record.starts, "keep": record.partition.slices if spread else (), "intercept": intercept}
     settings["J"] = record.mean_information() if record.is_constant else None
     # without levels nothing is summed over all rows, and pieces that fit in memory are several times as fast
-    settings["n_bytes"] = None if intercept else FILTERED_BYTES
+    settings["n_bytes"] = None if intercept else kalman.FILTERED_BYTES
     if drive is not None:
         A = np.hstack([A, drive.B])
         settings |= {"inputs": drive.inputs(record), "spread": drive.spread}

@@ -18,21 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import kalman
 from .episodes import episodes
 from .inputs import input_term
-from .kalman import (
-    chunks,
-    covariance_rows,
-    covariance_schedule,
-    driven_recurrence,
-    filtered_states,
-    initial_mean,
-    log_density_terms,
-    log_likelihood_terms,
-    predicted_means,
-    predicted_states,
-    step_drive,
-)
 from .riccati import stationary_covariance
 from .tuning import TUNING
 
@@ -100,7 +88,7 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
     `z`, `exogenous` (n_samples, n) and `inputs` (n_samples, k); A, Q, P0 and J are (n, n).
     """
     longest = max(stop - start for start, stop in episodes(starts, len(z)))
-    schedule = covariance_schedule(A, Q, J, P0, max_steps=longest)
+    schedule = kalman.covariance_schedule(A, Q, J, P0, max_steps=longest)
     found = Smoothed(len(z), len(A), inputs, keep)
     levels, steps = None, _transient_steps(schedule, longest)
     found.n_steps = len(steps)
@@ -110,8 +98,8 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
     for start, stop in episodes(starts, len(z)):
         rows = slice(start, stop)
         known = None if exogenous is None else exogenous[rows]
-        filtered = filtered_states(schedule, (z[rows], None), exogenous=known)
-        predicted = predicted_states(A, filtered, exogenous=known)
+        filtered = kalman.filtered_states(schedule, (z[rows], None), exogenous=known)
+        predicted = kalman.predicted_states(A, filtered, exogenous=known)
         level = np.zeros(len(A))
         if levels is not None:
             response = levels.response[: stop - start]
@@ -119,7 +107,7 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
             settled = np.minimum(np.arange(stop - start), len(response) - 1)
             predicted += (response @ level)[settled]
         total = predicted + level
-        found.value += float(log_likelihood_terms(schedule, z[rows], 0.0, total).sum())
+        found.value += float(kalman.log_likelihood_terms(schedule, z[rows], 0.0, total).sum())
         found.n_steps += min(schedule.n_transient, stop - start)
         back = _backward(schedule, z[rows] - total @ J, steps)
         found.n_steps += len(back.before) // TUNING.smoother_light
@@ -217,7 +205,7 @@ def _backward(schedule, residual, steps):
     r, N, N_sum, before = np.zeros(n), np.zeros((n, n)), np.zeros((n, n)), []
     if first < n_samples:
         drive = (residual[first:][::-1], np.eye(n) - J @ Pf)
-        scores[first:] = driven_recurrence(step.T, drive)[::-1]
+        scores[first:] = kalman.driven_recurrence(step.T, drive)[::-1]
         np.dot(scores[first:], schedule.predicted[-1], out=pushed[first:])
         r = scores[first]
     for t in range(n_samples - first):
@@ -267,7 +255,7 @@ def smooth_varying(
     """
     found = Smoothed(len(z), len(A), inputs, keep)
     for start, stop in episodes(starts, len(z)):
-        rows = chunks(start, stop, len(A), n_bytes)
+        rows = kalman.chunks(start, stop, len(A), n_bytes)
         episode = _Episode(A, Q, P0, z, matrices, exogenous, intercept, rows)
         if found.keeps_states_alone:
             episode.smooth(found)
@@ -285,7 +273,7 @@ class _Episode:
         self._exogenous, self._intercept, self._stop = exogenous, intercept, pieces[-1].stop
         n = len(A)
         self._chunks = pieces
-        mean, cov = initial_mean(exogenous, pieces[0].start, n), P0
+        mean, cov = kalman.initial_mean(exogenous, pieces[0].start, n), P0
         if intercept:
             mean = np.concatenate([mean, np.zeros((n, n))], axis=1)
         self._starts = []
@@ -309,13 +297,13 @@ class _Episode:
         The means are of the record, and where wanted of a unit level of each state. The mean and covariance before
         the next row follow.
         """
-        covariances, following = covariance_rows(self._A, self._Q, self._matrices(rows), cov)
-        z, drive = self._z[rows][..., None], step_drive(self._exogenous, rows, self._stop)
+        covariances, following = kalman.covariance_rows(self._A, self._Q, self._matrices(rows), cov)
+        z, drive = self._z[rows][..., None], kalman.step_drive(self._exogenous, rows, self._stop)
         if self._intercept:
             z = np.concatenate([z, -covariances.J], axis=2)
             if drive is not None:
                 drive = np.concatenate([drive, np.zeros_like(covariances.J)], axis=2)
-        means, mean = predicted_means(covariances, z, mean, drive)
+        means, mean = kalman.predicted_means(covariances, z, mean, drive)
         return covariances, means, mean, following
 
     def backward(self, found, inputs):
@@ -324,7 +312,7 @@ class _Episode:
         r, N = np.zeros(n), np.zeros((n, n))
         for rows, covariances, deviation, total in self._pieces_backwards():
             is_last = rows is self._chunks[-1]
-            found.value += float(log_density_terms(covariances, self._z[rows], total).sum())
+            found.value += float(kalman.log_density_terms(covariances, self._z[rows], total).sum())
             residual = self._z[rows] - np.einsum("tij,tj->ti", covariances.J, total)
             scores = _scores(covariances, residual, r, N)
             r, N = scores.before[0], scores.before_N[0]

@@ -176,9 +176,8 @@ class StandardisedPlant:
         return True
 
     def _lags_for(self, memory):
-        needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
-        self.n_remembered = max(self.n_remembered, needed)
-        return min(needed, self._most_lags, max(self.n_samples // _ROWS_PER_LAG, 1))
+        self.n_remembered = max(self.n_remembered, lags_for(memory))
+        return lags_for(memory, self.n_samples, self._most_lags)
 
     def _fit_units(self, n_lags):
         """The units' own models from so many lags, (A, Q), and what their filters remember."""
@@ -368,6 +367,12 @@ def _state_scales(record, scores, covariances, local):
             state = stationary_covariance(*local[k][:2])
         scales.append(symmetric_root(state))
     return scales
+
+
+def lags_for(memory, n_samples=np.inf, most=np.inf):
+    """Lags after which a filter with a memory has forgotten, as far as so many rows can tell of them."""
+    needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
+    return int(min(needed, most, max(n_samples // _ROWS_PER_LAG, 1)))
 
 
 def _filter_memory(A, Q, J):

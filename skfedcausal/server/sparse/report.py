@@ -14,21 +14,7 @@ from ..links.engines import Engine
 from ..links.resampling import cut_into_blocks
 from ..links.tests import METHODS, classical_tests
 from ..validity import checks
-from ..validity.report import (
-    _LAGS,
-    _SAME_ROW,
-    COLOURED,
-    COLUMNS,
-    LEVEL,
-    WHITE,
-    _of_halves,
-    _of_rows_held_out,
-    _of_scores,
-    _of_squares,
-    _row,
-    evidence,
-    judged,
-)
+from ..validity import report as usual
 from . import tables
 from .filter import LargeFilter
 from .gaps import drawn_record, share_there
@@ -106,8 +92,8 @@ class InBlocks(Engine):
 def large_report(server, run, record, links, meanwhile):
     """The table of checks, cause == effect for those of a unit; something else is done while workers check."""
     if record.n_samples < TUNING.report_fewest_rows:
-        return pd.DataFrame(columns=list(COLUMNS))
-    found = evidence(server, run, record, links)
+        return pd.DataFrame(columns=list(usual.COLUMNS))
+    found = usual.evidence(server, run, record, links)
     series = (np.zeros((0, 0)) if each is None else side_by_side(each) for each in (found.scores, found.path))
     shared = side_by_side(found.units), run.filtered, run.predicted, *series
     m, pairs = len(found.units), sorted(found.linked)
@@ -125,17 +111,17 @@ def large_report(server, run, record, links, meanwhile):
     place = {name: k for k, name in enumerate(found.names)}
     rows, held_out = ([row for each in found_by for row in each[kind]] for kind in ("all rows", "held out"))
     last = sorted(held_out, key=lambda row: (place[row[1]], place[row[2]]))
-    table = pd.DataFrame(rows + last, columns=list(COLUMNS))
+    table = pd.DataFrame(rows + last, columns=list(usual.COLUMNS))
     table = table.astype({"statistic": float, "p_value": float, "passed": bool})
-    table.attrs[COLOURED] = [name for name in server.alone_ if _is_coloured(found.units[place[name]])]
+    table.attrs[usual.COLOURED] = [name for name in server.alone_ if _is_coloured(found.units[place[name]])]
     return table
 
 
 def _is_coloured(series):
     """Whether innovations of a unit may follow their own past."""
-    lags = np.arange(1, _LAGS + 1)
+    lags = np.arange(1, usual._LAGS + 1)
     squares = np.square(lag_covariances(series, lags)).sum(axis=(1, 2)) / (len(series) - lags)
-    return not checks.portmanteau(squares, series.shape[1] ** 2, _LAGS) > WHITE
+    return not checks.portmanteau(squares, series.shape[1] ** 2, usual._LAGS) > usual.WHITE
 
 
 def _part(found, units, pairs, sides):
@@ -181,22 +167,23 @@ def _checked(units, filtered, predicted, scores, path, part, n_own, pairs, sides
     found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores, path), numbers
     own = replace(found, units=found.units[:n_own])
     with few_threads(0):
-        levels = {(unit, unit): LEVEL / (2 * m) for unit in range(n_own)}
-        levels |= {(effect, cause): LEVEL / (2 * n_pairs) for cause, effect in pairs}
-        rows = [*_of_squares(own, m), *_of_halves(found, levels)]
+        levels = {(unit, unit): usual.LEVEL / (2 * m) for unit in range(n_own)}
+        levels |= {(effect, cause): usual.LEVEL / (2 * n_pairs) for cause, effect in pairs}
+        rows = [*usual._of_squares(own, m), *usual._of_halves(found, levels)]
         if found.scores is not None:
-            rows += _of_scores(own, m)
-        return {"all rows": [*rows, *_of_linked(found, sides, n_sides)], "held out": list(_of_rows_held_out(found))}
+            rows += usual._of_scores(own, m)
+        rows += _of_linked(found, sides, n_sides)
+        return {"all rows": rows, "held out": list(usual._of_rows_held_out(found))}
 
 
 def _of_linked(found, sides, number):
     """Whether linked units are rough in the same rows, or the same within a row."""
-    level = 0.0 if found.robust else LEVEL / (2 * max(number, 1))
+    level = 0.0 if found.robust else usual.LEVEL / (2 * max(number, 1))
     for a, b in sides:
         both = [found.units[a], found.units[b]]
-        yield _row(found, "common variance", a, b, checks.roughness(both)[0, 1], level, 'covariance="sandwich"')
+        yield usual._row(found, "common variance", a, b, checks.roughness(both)[0, 1], level, 'covariance="sandwich"')
         size, names = checks.correlation(both)[0, 1], (found.names[a], found.names[b])
-        yield judged("apart in the same row", names, size, np.nan, size < _SAME_ROW, "join the units")
+        yield usual.judged("apart in the same row", names, size, np.nan, size < usual._SAME_ROW, "join the units")
 
 
 # -- links in pieces of time, and tests where something is missing ----------------------------------------

@@ -12,19 +12,10 @@ from ...callers import warn
 from ...parallel import chunks, run, workers
 from ...statespace.matrices import few_threads
 from ...statespace.segments import Change
+from .. import fitting
 from ..estimation.estimate import LARGE, Climb
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget
-from ..fitting import (
-    Learned,
-    correction_of,
-    keep,
-    look_at_inputs,
-    look_for_drift,
-    settings_of,
-    timing_words,
-    with_knowledge,
-)
 from ..lagged.misfit import misfit_table, one_lag_is_enough
 from ..prediction import OperatingPoint
 from . import tables
@@ -44,13 +35,14 @@ from .tuning import TUNING
 
 def asks_for_the_whole(record, server):
     """Why a plant of many units is not learned in blocks, in words; nothing where it is."""
+    has_inputs = record.u is not None
     facts = {
-        "inputs that act in the row they stand in": record.u is not None and "before" in timing_words(server, record),
+        "inputs that act in the row they stand in": has_inputs and "before" in fitting.timing_words(server, record),
         f"units of whose usual measurements less than {least_there(len(record.names)):.0%} are there": not (
             record.is_constant or are_mostly_there(record)
         ),
         "inputs and units with as many states as sensors": (  # forecasts choose how much is noise, if anybody can wait
-            record.u is not None and record.has_choice and server.horizon > 1 and len(record.names) <= WORTH_WAITING
+            has_inputs and record.has_choice and server.horizon > 1 and len(record.names) <= WORTH_WAITING
         ),
         "sums of batches": record.most_lags is not None,
         "known links": record.known_links is not None,
@@ -84,7 +76,7 @@ def learned_in_blocks(server, record):
 
     And the filter over the record where it went through, else None.
     """
-    record = with_knowledge(server, record)
+    record = fitting.with_knowledge(server, record)
     server.noise_share_ = server.filter_noise_share_ = None
     server.filled_, server.outdone_, server.work_left = False, False, server.max_time
     run = None
@@ -98,7 +90,7 @@ def learned_in_blocks(server, record):
         if reason:
             warn_of_work(record, reason)
             return False, None
-        look_for_drift(server, in_blocks=True)
+        fitting.look_for_drift(server, in_blocks=True)
         record.forget_scores()
     return True, run
 
@@ -109,8 +101,8 @@ def _in_blocks(server, record):
     check_memory(len(record.names), p.n_states, record.n_samples, not record.is_constant, p.n_inputs)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
-        keep(server, record, _learned(server, record, estimate, steps, changes))  # while workers measure
-        run = look_at_inputs(server, record)
+        fitting.keep(server, record, _learned(server, record, estimate, steps, changes))  # while workers measure
+        run = fitting.look_at_inputs(server, record)
         if parallel is not None and record.is_constant:  # what the report asks for, too
             run = server.plant_.run(server.plant_.point.placed(record))
             _ = run.predicted  # goes through it now
@@ -147,7 +139,8 @@ def _estimate(server, record, parallel):
             raise AsAWhole("shifts of levels that go with its inputs")
         plant, changes = LargePlant(cut, parallel, gapped, plant.driven), _changes(record, steps, plant)
     budget = Budget(server.max_time * len(record.names) / TUNING.server_per_large)
-    return estimate_large(plant, settings_of(server, record.names), parallel, budget, input_p_value), steps, changes
+    settings = fitting.settings_of(server, record.names)
+    return estimate_large(plant, settings, parallel, budget, input_p_value), steps, changes
 
 
 def _steps(plant, parallel):
@@ -173,7 +166,7 @@ def screened_table(server, record):
 
 def _links_table(server, names, pairs, blocks, p_value, geweke):
     """The table of links of some pairs, from p-values (n_units, n_units) of all."""
-    adjusted = tables.adjusted_p_values(p_value, correction_of(server, names))[tuple(pairs.T)]
+    adjusted = tables.adjusted_p_values(p_value, fitting.correction_of(server, names))[tuple(pairs.T)]
     return tables.large_links_table(names, pairs, blocks, adjusted, geweke, server.alpha, server.margin)
 
 
@@ -213,7 +206,7 @@ def _learned(server, record, estimate, steps, changes):
     about = {"point": _operating_point(record, plant, steps, changes, table, scale), "scale": scale}
     learned = SparsePlant.of_one_lag(matrices.A.toarray(), shrunk_B, matrices.Q.toarray(), matrices=matrices, **about)
     correlations = tables.correlations(record.names, estimate)
-    return Learned(learned, (plant.unscaled(standard).toarray(), B), climb, correlations, table, found)
+    return fitting.Learned(learned, (plant.unscaled(standard).toarray(), B), climb, correlations, table, found)
 
 
 def _strengths(A, partition):
@@ -244,7 +237,7 @@ def _keep_links(server, record, estimate):
     links = _links_table(server, record.names, pairs, blocks, estimate.p_value, geweke)
     server.n_absent_ = n_units * (n_units - 1) - len(pairs)
     if estimate.input_tests is not None:
-        settings = correction_of(server, record.names), server.alpha, server.margin
+        settings = fitting.correction_of(server, record.names), server.alpha, server.margin
         links = pd.concat([links, input_links_table(record.names, estimate, *settings)], ignore_index=True)
     plant = estimate.plant
     server.engine_ = InBlocks(pairs, blocks, None if plant.gapped is None else plant.record, links)
