@@ -84,7 +84,11 @@ class JointRecord:
 
     has_rows = True  # whether there are series to look at
     tells_lags = True  # whether it tells plants of several lags from those of one
-    most_lags = None  # lags that moments can be had for; None for as many as there are rows
+
+    @property
+    def most_lags(self):
+        """Lags that moments can be had for; None for as many as there are rows."""
+        return None
 
     @property
     def at_hand(self):
@@ -214,16 +218,20 @@ class JointRecord:
         return replace(self, parts=parts)
 
     def centred(self):
-        """The same record without the level of each unit's states in each episode."""
-        parts = []
-        for part in self.parts:
-            z, index = part.z.copy(), part.pattern_of
-            for start, stop in episodes(self.starts, len(z)):
-                J = part.patterns[index[start:stop]]
-                level = np.linalg.pinv(J.sum(axis=0), hermitian=True) @ z[start:stop].sum(axis=0)
-                z[start:stop] -= J @ level
-            parts.append(replace(part, z=z))
-        return replace(self, parts=tuple(parts))
+        """The same record without :meth:`levels`."""
+        units = zip(self.parts, self.partition.slices, strict=True)
+        levels = self.levels()
+        left = [part.z - np.einsum("tij,tj->ti", part.matrices(), levels[:, own]) for part, own in units]
+        return replace(self, parts=tuple(replace(part, z=z) for part, z in zip(self.parts, left, strict=True)))
+
+    def levels(self):
+        """Level of each unit's states in each episode, at every row, (n_samples, n)."""
+        levels = np.empty((self.n_samples, self.partition.n_states))
+        for part, own in zip(self.parts, self.partition.slices, strict=True):
+            for start, stop in episodes(self.starts, self.n_samples):
+                J = part.patterns[part.pattern_of[start:stop]].sum(axis=0)
+                levels[start:stop, own] = np.linalg.pinv(J, hermitian=True) @ part.z[start:stop].sum(axis=0)
+        return levels
 
     def part(self, rows):
         """The rows of a slice, without constants of their densities."""

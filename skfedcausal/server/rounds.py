@@ -9,6 +9,7 @@ so rounds end when the density that they report no longer rises.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,9 @@ def further_rounds(came, settings, budget):
     for a plant whose climb did not end, which takes more work than there is for all. Others get a part of what is
     left of the `budget`, for the last estimate has to come from it too.
     """
-    estimate = None
+    estimate: Any = None
+    found: Any = None
+    record: Any = None
 
     def begin(messages):
         nonlocal estimate

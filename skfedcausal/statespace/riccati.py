@@ -114,6 +114,13 @@ def filtered_covariance(P, J):
     return (Pf + np.swapaxes(Pf, -1, -2)) / 2
 
 
+def filter_radius(A, J, Q):
+    """Spectral radius of a filter that has settled, by which it forgets from row to row; of several the largest."""
+    n = J.shape[-1]
+    P = predicted_covariance(A[..., :n], J, Q)
+    return float(spectral_radius(A[..., :n] @ np.linalg.inv(np.eye(n) + P @ J)).max())
+
+
 def _require_finite(**matrices):
     for name, matrix in matrices.items():
         if not np.isfinite(matrix).all():

@@ -16,9 +16,9 @@ import numpy as np
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum, input_term
 from .kalman import filter_rows
-from .matrices import check_time, hermitian, spectral_radius
+from .matrices import check_time, hermitian
 from .partition import diagonal_blocks
-from .riccati import adjoint_lyapunov, predicted_covariance, stationary_covariance
+from .riccati import adjoint_lyapunov, filter_radius, stationary_covariance
 from .smoother import smooth
 from .tuning import TUNING
 from .whittle import frequencies_of_states, midpoints, transfer
@@ -149,9 +149,8 @@ def score_contributions(A, Q, z, matrices, *, J, starts=(0,), known=None, spread
 
 def steps_remembered(A, Q, J):
     """Rows over which derivatives go back: as long as the filter remembers."""
-    P = predicted_covariance(A, J, Q)
-    radius = float(spectral_radius(A @ np.linalg.inv(np.eye(len(Q)) + P @ J)))
-    return min(int(np.ceil(np.log(_FORGOTTEN) / np.log(max(radius, 1e-6)))), TUNING.timedomain_most_steps)
+    n_steps = np.log(_FORGOTTEN) / np.log(max(filter_radius(A, J, Q), 1e-6))
+    return min(int(np.ceil(n_steps)), TUNING.timedomain_most_steps)
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def test_episodes_may_be_as_short_as_one_row(n_samples):
 @pytest.mark.parametrize("with_drive", [False, True])
 @pytest.mark.parametrize("chunk", [1, 5, 49, 50, 51, 1000])
 def test_chunks_hand_the_state_on(chunk, with_drive, monkeypatch):
-    monkeypatch.setattr(kalman, "_CHUNK", chunk)
+    monkeypatch.setattr(kalman, "chunks", lambda a, b, *_: [slice(k, min(k + chunk, b)) for k in range(a, b, chunk)])
     plant = random_plant(1, 3, 4, radius_=0.95)
     Y = with_gaps(simulate(plant, 100, 1), 2, rows=(49, 50, 51))
     drive = np.random.default_rng(3).normal(size=(100, 3)) if with_drive else None

@@ -84,10 +84,10 @@ def _alike(found):
 
 def _inside(fitted, unit, rows, sources, active):
     """Efficient information and score of the sources that act on a unit, given one another."""
-    prior, found = prior_of(fitted.priors, unit, rows.channels), {}
+    (scales, decays), found = prior_of(fitted.priors, unit, rows.channels), {}
     for source in np.flatnonzero(active[unit] & ~sources.own[unit]):
         chosen = np.array([set(channel.cols).issubset(sources.columns[source]) for channel in rows.channels])
-        S, q = efficient(rows.G, rows.b, rows.channels, *prior, chosen)
+        S, q = efficient(rows.G, rows.b, rows.channels, scales, decays, chosen)
         found[int(source)] = S, q, len(rows.channels[chosen.argmax()].lags)
     return found
 

@@ -48,8 +48,7 @@ class SeveralLags(Engine):
             pairs, blocks = (partition if kind == "state" else partition.input_pairs).pairs, self.by_kind[kind]
             columns = named_pairs(server.names_, pairs) | found
             columns |= {"kind": kind, "norm": blocks.strength, "stderr": blocks.stderr, "because": ""}
-            has_measure = geweke is not None and kind == "state"
-            columns["geweke"] = geweke[tuple(pairs.T)] if has_measure else np.nan
+            columns["geweke"] = geweke[tuple(pairs.T)] if geweke is not None and kind == "state" else np.nan
             columns["verdict"] = _verdicts(blocks, found["p_adjusted"], server.alpha, server.margin)
             tables.append(pd.DataFrame(columns, columns=list(COLUMNS)))
         return pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)

@@ -20,7 +20,7 @@ from ...statespace.simulation import simulated_information
 from ..dynamics import Plant
 from ..estimation.scoring import MAX_RADIUS
 from ..joint import usual_information
-from ..prediction import as_measured
+from ..prediction import _block, as_measured
 from .filter import LargeFilter
 from .tuning import TUNING
 
@@ -70,11 +70,6 @@ def units_of(matrices, record):
         states = np.array([np.arange(rows.start, rows.stop) for rows in slices]).reshape(-1, size)
         found.append(_Units(states, own, J, before, after, np.linalg.inv(after @ J), patterns, of, ~is_usual[of]))
     return found
-
-
-def _block(matrix, rows):
-    found = matrix[rows, rows]
-    return found if isinstance(found, np.ndarray) else found.toarray()
 
 
 def _updated(P, J):
@@ -226,22 +221,11 @@ class LargeFilterWithGaps(LargeFilter):
         With an `intercept` the levels of episodes are those that the measurements have by themselves.
         """
         if intercept and self._drive is None:
-            record = self.record.centred()
-            run, levels = GapRun(self._matrices, record), self._levels(record)
+            run, levels = GapRun(self._matrices, self.record.centred()), self.record.levels()
         else:
             run, levels = self._gaps, 0.0
         states = run.smoothed() + levels
         return states, as_measured(run.unit_covariances(smoothed=True), self.record.parts) if spread else []
-
-    def _levels(self, centred):
-        """What centring took off the states, (n_samples, n)."""
-        levels = np.empty((self.record.n_samples, self.record.partition.n_states))
-        for whole, rest, rows in zip(self.record.parts, centred.parts, self.record.partition.slices, strict=True):
-            for start, stop in episodes(self.record.starts, len(levels)):
-                J = whole.patterns[whole.pattern_of[start:stop]].sum(axis=0)
-                off = (whole.z[start:stop] - rest.z[start:stop]).sum(axis=0)
-                levels[start:stop, rows] = np.linalg.pinv(J, hermitian=True) @ off
-        return levels
 
     def unit_covariances(self, slices):
         """Covariance of each unit's predicted states at every row, a list of arrays (n_samples, p, p)."""

@@ -9,6 +9,7 @@ from ...parallel import chunks, run
 from ...statespace.episodes import TransitionMoments, lag_covariances
 from ...statespace.inputs import input_term
 from ...statespace.matrices import few_threads, floor_eigenvalues
+from ...statespace.riccati import filter_radius
 from ...statespace.units import fit_units
 from ...statespace.whittle import frequencies_of_states
 from ..estimation import standardised
@@ -201,7 +202,7 @@ def own_models(regressors, *told):
         ])  # fmt: skip
         N = np.stack(noise)
         fit = fit_units(moments, N)
-        memory = standardised._filter_memory(fit.A, fit.Q, np.linalg.inv(N))
+        memory = filter_radius(fit.A, np.linalg.inv(N), fit.Q)
         least = standardised._OWN_NOISE
         return [(A, floor_eigenvalues(Q, least)) for A, Q in zip(fit.A, fit.Q, strict=True)], float(memory)
 

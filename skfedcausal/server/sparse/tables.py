@@ -31,7 +31,8 @@ def chosen_blocks(pairs, known, partition):
     real = (partition.padded < partition.n_states)[pairs]  # of effects and causes, (n_pairs, 2, p)
     padded = ~(real[:, 0, :, None] & real[:, 1, None, :]).reshape(len(pairs), real.shape[2] ** 2)
     dof = np.asarray(partition.sizes)[pairs].prod(axis=1)
-    return BlockEstimates.masked(*(each.copy() for each in known), padded, dof)
+    estimate, covariance = known
+    return BlockEstimates.masked(estimate.copy(), covariance.copy(), padded, dof)
 
 
 def in_order(pairs, tests, n_units):

@@ -194,12 +194,12 @@ def _shifts(found):
 
     scores = found.scores if found.path is None else [*map(np.add, found.scores, found.path)]
     seen = shifts(np.hstack(scores), found.starts)
-    counts = movers(scores, seen, found.starts).sum(axis=0).tolist() if seen else [0] * len(scores)
-    return [(shift.start, shift.stop) for shift in seen], counts
+    return seen, movers(scores, seen, found.starts).sum(axis=0).tolist() if seen else [0] * len(scores)
 
 
 def _row(found, check, cause, effect, result, level, remedy):
-    return judged(check, (found.names[cause], found.names[effect]), *result, result[1] > level, remedy)
+    statistic, p = result
+    return judged(check, (found.names[cause], found.names[effect]), statistic, p, p > level, remedy)
 
 
 def judged(check, names, statistic, p, passed, remedy):
