@@ -402,4 +402,4 @@ def _acts_at_once(estimate, words):
     """Whether some input acts in the row it is recorded in."""
     from .lagged.stage import timing_of
 
-    return bool((timing_of(estimate.plant, words)[0] == 0).any())
+    return bool((timing_of(estimate.plant, words) == 0).any())

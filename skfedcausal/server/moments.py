@@ -176,8 +176,6 @@ class MomentServer(ServerLearner):
 def _support(statistics, record, alpha):
     """Elements of the units' own blocks and of those that are significant."""
     sizes = np.array([b.stop - b.start for b in record.partition.slices])
-    other = ~np.eye(len(sizes), dtype=bool)
-    p_values = chi2.sf(statistics, np.outer(sizes, sizes))
-    linked = ~other
-    linked[other] = benjamini_hochberg(p_values[other], alpha)
+    linked, p_values = np.eye(len(sizes), dtype=bool), chi2.sf(statistics, np.outer(sizes, sizes))
+    linked[~linked] = benjamini_hochberg(p_values[~linked], alpha)
     return linked.repeat(sizes, axis=0).repeat(sizes, axis=1)

@@ -292,16 +292,15 @@ def shrunk_transition(objective, scoring, blocks):
             flat[family.pair_elements[~structure.allowed]] = 0.0
     if not priors:
         return flat[:-1].reshape(A.shape)
-    shrunk, share = flat[:-1].reshape(A.shape), 1.0
+    shrunk = flat[:-1].reshape(A.shape)
     allowed = max(structure.free.n_transition, 10) / objective.n_samples
-    for _ in range(30):
+    for share in 0.5 ** np.arange(30):
         trial = point.A + share * (shrunk - point.A)
         # a climb that was given up may end where there is no posterior
         if np.isfinite(trial).all() and spectral_radius(trial[:, : len(point.Q)]) < MAX_RADIUS:
             value = objective.evaluate(trial, point.Q).value
             if value >= point.evaluation.value - allowed:
                 return trial
-        share /= 2
     return point.A
 
 

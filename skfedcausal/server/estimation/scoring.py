@@ -445,8 +445,7 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     Where rounding hides the rise, one along which the slope falls counts as well.
     """
     step, value = scoring.unwhitened(direction), point.evaluation.value
-    length = 1.0
-    for _ in range(n_halvings):
+    for length in 0.5 ** np.arange(n_halvings):
         if length < 1 and is_spent(objective):
             break
         A, Q = scoring.matrices(x + length * step)
@@ -461,7 +460,6 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
                 gradient = scoring.structure.free.gradient(found.grad_A, found.grad_Q)
                 if abs(gradient @ step) <= 0.9 * slope:
                     return Point(A, Q, found), length
-        length /= 2
     return None
 
 

@@ -28,15 +28,13 @@ def with_shared_noise(problem, fitted, alpha):
     point = likelihood.evaluate(fitted.coefficients, Q)
     for _ in range(TUNING.noise_n_steps):
         change = np.where(mask, 2 * Q @ point.grad_Q @ Q, 0.0)  # of expectation maximisation, where all is free
-        step = 1.0
-        while step > 0.01:
+        for step in 0.5 ** np.arange(7):
             trial = Q + step * (change + change.T) / 2
             problem.spent()
             if np.linalg.eigvalsh(trial)[0] > 0:
                 found = likelihood.evaluate(fitted.coefficients, trial)
                 if found.value >= point.value:
                     break
-            step /= 2
         else:
             break
         gain = likelihood.n_rows * (found.value - point.value)

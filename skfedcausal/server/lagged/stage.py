@@ -42,7 +42,7 @@ class LaggedEstimate:
     converged: bool
     shrunk_by: float  # factor of the poles that keeps the plant stable, 1 if it was
     curvature: object = None  # a :class:`~.curvature.Curvature`, for plants with inputs
-    timing: dict | None = None  # of inputs: shares and first lag
+
     criterion: float = -np.inf  # log-likelihood less effective coefficients
     n_effective: float = 0.0
 
@@ -83,7 +83,7 @@ def natural_scores(plant):
 
 
 def timing_of(plant, words):
-    """First lag of every input, and the shares that say why."""
+    """First lag of every input."""
     series, starts, _ = settled_scores(plant)
     return first_lags(words, series, starts, plant.partition.n_states)
 
@@ -115,9 +115,7 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
     """
     plant, scoring = estimate.plant, estimate.scoring
     series, starts, levels = settled_scores(plant)
-    first, timing = np.ones(0, dtype=int), {}
-    if words:
-        first, timing = first_lags(words, series, starts, plant.partition.n_states)
+    first = first_lags(words, series, starts, plant.partition.n_states) if words else np.ones(0, dtype=int)
     n_lags, input_lags = most_lags(plant, first, latest)
     longest = max([n_lags, *(int(lags[-1]) for lags in input_lags)])
     memory = max(plant.standard_series()[2], MEMORY) + longest
@@ -152,7 +150,7 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
         return None
     links = _links(problem, fitted, sources, active, tests, settings)
     found = _assessed(plant, best, active, levels, links)
-    found.timing = timing
+
     found.curvature = curvature_of(plant, found.dynamics)
     # of the scores in the units' own states, so that records of other noise can be compared
     size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
@@ -312,14 +310,8 @@ def _links(problem, fitted, sources, active, tests, settings):
         moments = np.array([row[0] for row in rows]).reshape(len(rows), 6).T
         blocks[kind] = ChannelBlocks(np.sqrt(moments[0]), moments[1], moments[0], *moments[2:])
         timing = np.array([row[2] for row in rows]).reshape(len(rows), 3)
-        links[kind] = {
-            "p_value": p,
-            "p_adjusted": adjusted,
-            "statistic": np.array([row[1] for row in rows]),
-            "delay": timing[:, 0],
-            "delay_low": timing[:, 1],
-            "delay_high": timing[:, 2],
-        }
+        links[kind] = {"p_value": p, "p_adjusted": adjusted, "statistic": np.array([row[1] for row in rows])}
+        links[kind] |= dict(zip(("delay", "delay_low", "delay_high"), timing.T, strict=True))
     return links, blocks
 
 

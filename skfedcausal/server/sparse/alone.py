@@ -21,7 +21,6 @@ class Screened(NamedTuple):
     """The plant without links and what score tests there say of all pairs."""
 
     spectra: Spectra
-    pushes: np.ndarray
     products: Products
     p_value: np.ndarray  # (n_units, n_units), effect by cause
     noise_p_value: np.ndarray | None
@@ -32,7 +31,7 @@ def screened(plant, with_noise=True, parallel=None):
     spectra, whole = units_on_their_own(plant, parallel)
     own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
     found = products(whole, plant.series, *own, parallel=parallel, with_noise=with_noise)
-    return Screened(spectra, whole, found, *_all_pairs(spectra, found, plant, parallel))
+    return Screened(spectra, found, *_all_pairs(spectra, found, plant, parallel))
 
 
 def units_on_their_own(plant, parallel=None):

@@ -546,7 +546,4 @@ def test_states_and_inputs_that_rows_before_say_exactly_do_not_act_within_a_row(
     wave = np.cos(2 * np.pi * np.outer(t, [1 / 40, 1 / 16])) + size * rng.standard_normal((400, 2))
     noise = rng.standard_normal((400, 2))
     for series in (np.hstack([wave, noise]), np.hstack([noise, wave]), np.hstack([wave, wave])):
-        first, told = first_lags(["auto", "auto"], series, (0,), 2)
-        assert first.tolist() == [1, 1]
-        assert ((told["same_row_share"] >= 0) & (told["same_row_share"] <= 1)).all()
-        assert ((told["feedback_share"] >= 0) & (told["feedback_share"] <= 1)).all()
+        assert first_lags(["auto", "auto"], series, (0,), 2).tolist() == [1, 1]
