@@ -220,7 +220,7 @@ class RunningProducts:
     def copy(self):
         """Another one that can go on on its own."""
         other = copy(self)
-        other._open = copy(self._open)
+        vars(other).update(_open=copy(self._open))
         return other
 
     def add(self, rows, starts, *, continues=False, forget=None, present=None):

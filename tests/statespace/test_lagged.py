@@ -101,7 +101,7 @@ def test_the_cost_of_a_value_does_not_depend_on_the_length_of_the_record():
     coefficients, Q, noise = plant()
     short, long = (LaggedLikelihood(LagSums.of(rows, (0,), N_LAGS, MEMORY), noise) for rows in (x[:500], x))
     assert short.n_fft == long.n_fft
-    assert short.ends[0].rows.shape == long.ends[0].rows.shape
+    assert short.ends[0].spectrum.shape == long.ends[0].spectrum.shape
     assert np.isfinite(long.evaluate(coefficients[..., :N], Q).value)
 
 
