@@ -4,12 +4,37 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from .episodes import TransitionMoments, episodes, lag_covariances, recentre_lag_sums, symmetric
+from .episodes import TransitionMoments, episodes, recentre_lag_sums, symmetric
 from .lagged.information import WINDOW, of_lowest, window_spectrum
 from .lagged.likelihood import LagSums
+from .tuning import TUNING
 
 _MOST_ENDS = 2**24  # numbers in rows that are kept of the ends of episodes
+
+
+def lag_products(series, n_lags):
+    """``sum_t x[t+l] x[t]'`` for l below `n_lags`, shape (n_lags, c, c), at a price that hardly depends on it.
+
+    Windows of rows are correlated with their own beginnings by Fourier transforms so long that nothing wraps around;
+    rows behind the end are zero.
+    """
+    n_samples, c = series.shape
+    window = max(1 << (4 * n_lags - 1).bit_length(), TUNING.lag_products_least_window)
+    width = window - n_lags + 1  # early rows of a window
+    n_windows = max(-(-n_samples // width), 1)
+    at_once = max(TUNING.lag_products_numbers // (window * c), 1)
+    padded = np.pad(series, [(0, n_windows * width + n_lags - 1 - n_samples), (0, 0)])
+    windows = sliding_window_view(padded, window, axis=0)[::width]  # (n_windows, c, window)
+    spectrum = np.zeros((window // 2 + 1, c, c), dtype=complex)
+    for first in range(0, n_windows, at_once):
+        late = windows[first : first + at_once]
+        ahead, behind = np.fft.rfft(late), np.conj(np.fft.rfft(late[..., :width], window))
+        spectrum += np.ascontiguousarray(ahead.transpose(2, 1, 0)) @ np.ascontiguousarray(behind.transpose(2, 0, 1))
+    sums = np.fft.irfft(spectrum, window, axis=0)[:n_lags]
+    sums[0] = symmetric(sums[0])
+    return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,17 +165,17 @@ class OpenEpisode:
     def begun(cls, rows, n_lags, present):
         """With its first rows."""
         kept = n_lags + 2
-        sums = lag_covariances(rows, range(kept))
+        sums = lag_products(rows, kept)
         ends = rows[:kept].copy(), rows[-kept:].copy()
         return cls(sums, rows.sum(axis=0), len(rows), *ends, present, Windows().followed_by(rows))
 
     def extend(self, rows):
         """Take the next rows."""
         kept = len(self.sums)
-        added = lag_covariances(rows, range(kept))
-        between = lag_covariances(np.concatenate([self.tail, rows[:kept]]), range(kept))
+        added = lag_products(rows, kept)
+        between = lag_products(np.concatenate([self.tail, rows[:kept]]), kept)
         for part in (self.tail, rows[:kept]):
-            between -= lag_covariances(part, range(kept))
+            between -= lag_products(part, kept)
         self.sums, self.windows = self.sums + added + between, self.windows.followed_by(rows)
         self.total, self.n_rows = self.total + rows.sum(axis=0), self.n_rows + len(rows)
         self.head = np.concatenate([self.head, rows])[:kept] if len(self.head) < kept else self.head

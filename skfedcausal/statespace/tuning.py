@@ -42,6 +42,9 @@ class Tuning:
     kalman_schedule_bytes: int = 1 << 26
     kalman_least_steps: int = 16  # of covariances that are kept until they settle, and how many at least
 
+    lag_products_least_window: int = 512
+    lag_products_numbers: int = 2**21  # rows of a window, numbers of the windows that are taken together
+
     lines_overtones: int = 4
     lines_folds: int = 10
     lines_level: float = 0.995  # of the gain on segments left out, one-sided

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances, remove_episode_means
-from skfedcausal.statespace.lag_products import RunningProducts
+from skfedcausal.statespace.lag_products import RunningProducts, lag_products
 from skfedcausal.statespace.lagged.information import WINDOW, averaged_periodogram
 from skfedcausal.statespace.lagged.likelihood import LagSums
 
@@ -17,6 +17,13 @@ PARTS = ("late", "cross", "early", "back", "n_transitions")
 def series(n_samples, c=3):
     rng = np.random.default_rng(n_samples)
     return rng.standard_normal((n_samples, c)) @ rng.standard_normal((c, c)) + 4.0
+
+
+@pytest.mark.parametrize("n_samples", [1, 5, 700, 6000])
+def test_products_through_windows_are_those_of_the_rows(n_samples):
+    x = series(n_samples)
+    want = [x[lag:].T @ x[: max(n_samples - lag, 0)] for lag in range(20)]
+    assert_allclose(lag_products(x, 20), want, rtol=1e-12, atol=1e-10 * n_samples)
 
 
 @pytest.mark.parametrize("goes_on", [(0, 0, 0, 0, 0), (0, 1, 1, 1, 1), (0, 1, 0, 0, 1)])
