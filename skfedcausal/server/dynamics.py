@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..message.states import StateReply
-from ..statespace.episodes import episodes
+from ..statespace.episodes import episodes, lagged_rows
 from ..statespace.geweke import geweke_measures
 from ..statespace.inputs import input_response
 from ..statespace.matrices import companion
 from .lagged.gaps import filtered_with_gaps
-from .prediction import InputDrive, PlantFilter, smooth_plant
+from .prediction import InputDrive, PlantFilter, smooth_record
 
 _SMALL = 260  # states with their lags, of which a Riccati equation takes a hundredth of a second
 
@@ -75,10 +75,7 @@ class Plant:
         """Matrices (..., n, n) as those of the states with their lags."""
         if self.n_lags == 1:
             return x
-        size = self.n_states * self.n_lags
-        padded = np.zeros((*x.shape[:-2], size, size))
-        padded[..., : self.n_states, : self.n_states] = x
-        return padded
+        return np.pad(x, [(0, 0)] * (x.ndim - 2) + [(0, self.n_states * (self.n_lags - 1))] * 2)
 
     def padded_rows(self, x):
         """Matrices (n, ...) with rows of zeros for the lags."""
@@ -99,21 +96,14 @@ class Plant:
 
         Without the first ones where no input acts at once.
         """
-        lags, k = range(-1 if self.acts_at_once else 0, len(self.B) - 1), u.shape[1]
-        if lags == range(1):
+        if len(self.driven_by) == 1 and not self.acts_at_once:
             return u
-        out = np.zeros((len(u), len(lags) * k))
-        for start, stop in episodes(starts, len(u)):
-            rows = u[start:stop]
-            for number, lag in enumerate(lags):
-                if lag >= len(rows):
-                    break
-                early, late = max(lag, 0), len(rows) + min(lag, 0)
-                cols = slice(number * k, (number + 1) * k)
-                out[start + early : start + (late if lag < 0 else len(rows)), cols] = rows[
-                    max(-lag, 0) : len(rows) - early
-                ]
-        return out
+        parts = [u, lagged_rows(u, len(self.B) - 2, starts)]
+        if self.acts_at_once:
+            ahead = np.vstack([u[1:], np.zeros_like(u[:1])])
+            ahead[[stop - 1 for _, stop in episodes(starts, len(u))]] = 0.0
+            parts.insert(0, ahead)
+        return np.hstack(parts)
 
     # -- over a record ---------------------------------------------------------------------------
 
@@ -139,7 +129,7 @@ class Plant:
     def smooth(self, record, **settings):
         """States given a whole record (n_samples, n), and covariances of each unit's states."""
         padded = record if self.n_lags == 1 else PaddedRecord(self, record)
-        states, covariances = smooth_plant(self.transition, self.process_cov, padded, self.drive(), **settings)
+        states, covariances, _ = smooth_record(self.transition, self.process_cov, padded, self.drive(), **settings)
         return states[:, : self.n_states], covariances
 
     def hindsight(self, record):
@@ -157,20 +147,17 @@ class Plant:
         partition, is_plain = record.partition, self.n_lags == 1 and len(self.driven_by) == 1
         B = self.B[1:] if is_plain else self.B
         level = self.foreign_inputs(partition) @ np.tile(self.point.known_level[: B.shape[2]], len(self.driven_by))
-        found = []
-        for terms, rows, inputs in zip(
-            self.cross_terms(record, run), partition.slices, partition.input_slices, strict=True
-        ):
-            found.append(
-                StateReply(
-                    terms,
-                    _side_by_side(self.A[:, rows, rows]),
-                    self.Q[rows, rows],
-                    input_matrix=_side_by_side(B[:, rows, inputs]) if inputs.stop > inputs.start else None,
-                    input_level=level[rows] if partition.n_inputs else None,
-                )
+        units = zip(self.cross_terms(record, run), partition.slices, partition.input_slices, strict=True)
+        return [
+            StateReply(
+                terms,
+                _side_by_side(self.A[:, rows, rows]),
+                self.Q[rows, rows],
+                input_matrix=_side_by_side(B[:, rows, inputs]) if inputs.stop > inputs.start else None,
+                input_level=level[rows] if partition.n_inputs else None,
             )
-        return found
+            for terms, rows, inputs in units
+        ]
 
     @property
     def is_small(self):
@@ -192,8 +179,7 @@ class Plant:
         change = np.vstack([change, np.zeros((1, change.shape[1]))])  # what follows the last row is not known
         if gains is None:
             B = self.padded_rows(_side_by_side(self.driven_by))
-            effect = input_response(self.transition, B, self.stacked(change))
-            return effect.effect[:-1, : self.n_states]
+            return input_response(self.transition, B, self.stacked(change)).effect[:-1, : self.n_states]
         return self._with_loops(change, gains)[:-1]
 
     def _with_loops(self, change, gains):
@@ -268,74 +254,45 @@ class LaggedFilter:
     """Kalman filter of a plant of several lags: the answers of a :class:`PlantFilter` about its states."""
 
     def __init__(self, dynamics, record, drive):
-        self._n, self._record, self._dynamics, self._drive = dynamics.n_states, record, dynamics, drive
-        self._whole = _Whole(dynamics, record, drive)
-        self.inputs = self._whole.inputs
+        self._n, self.record = dynamics.n_states, record
+        self.plain = _Whole(dynamics, record, drive)  # the filter of the states with their lags
 
-    def is_about(self, record):
-        """Whether it ran over the same messages."""
-        return self._whole.is_about(record)
-
-    @property
-    def plain(self):
-        """The filter of the states with their lags."""
-        return self._whole
-
-    @property
-    def record(self):
-        """What it ran over."""
-        return self._record
+    def __getattr__(self, name):
+        return getattr(self.plain, name)
 
     @property
     def filtered(self):
         """``E[h_t | messages up to t]``, shape (n_samples, n)."""
-        return np.ascontiguousarray(self._whole.filtered[:, : self._n])
+        return np.ascontiguousarray(self.plain.filtered[:, : self._n])
 
     @property
     def predicted(self):
         """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
-        return np.ascontiguousarray(self._whole.predicted[:, : self._n])
+        return np.ascontiguousarray(self.plain.predicted[:, : self._n])
 
     def hindsight(self):
         """States given the messages of as many rows after theirs as the plant has lags, less one."""
-        whole, n, n_lags = self._whole.filtered, self._n, self._dynamics.n_lags
-        blocks = whole.reshape(len(whole), n_lags, n)
-        states = np.empty((len(whole), n))
-        for start, stop in episodes(self._record.starts, len(whole)):
+        whole, n = self.plain.filtered, self._n
+        blocks = whole.reshape(len(whole), -1, n)
+        n_lags, states = blocks.shape[1], np.empty((len(whole), n))
+        for start, stop in episodes(self.record.starts, len(whole)):
             late = np.minimum(np.arange(start, stop) + n_lags - 1, stop - 1)
             states[start:stop] = blocks[late, late - np.arange(start, stop)]
         return states
 
     def updates(self, start, stop):
         """Filtered less predicted states of rows of one episode."""
-        return self._whole.updates(start, stop)[:, : self._n]
+        return self.plain.updates(start, stop)[:, : self._n]
 
     def carried_to_units(self, matrix, drive=None):
         """What earlier rows make of the states, by unit, through a matrix (n, n p)."""
         own = None if drive is None else replace(drive, B=drive.B[: self._n])
-        return self._whole.carried_to_units(matrix, own)
-
-    def unit_covariances(self, slices):
-        """Covariance of each unit's predicted states at every row."""
-        return self._whole.unit_covariances(slices)
-
-    def unit_log_densities(self):
-        """Log-density of each unit's own measurements at each step given the past of all units."""
-        return self._whole.unit_log_densities()
-
-    @property
-    def heavy_tails(self):
-        """Tails of the innovations, None where they may be Gaussian."""
-        return self._whole.heavy_tails
+        return self.plain.carried_to_units(matrix, own)
 
     def told(self, alone, tails):
         """The same filter; states of units that are predicted on their own, and the tails of the others'."""
-        self._whole.told(alone, tails)
+        self.plain.told(alone, tails)
         return self
-
-    def log_likelihood(self):
-        """Log-density of all measurements at each step given the past, shape (n_samples,)."""
-        return self._whole.log_likelihood()
 
 
 class _Whole(PlantFilter):
@@ -346,5 +303,5 @@ class _Whole(PlantFilter):
         super().__init__(dynamics.transition, dynamics.process_cov, PaddedRecord(dynamics, record), drive)
 
     def _parts_with_gaps(self):
-        settings = {"starts": self._record.starts, "exogenous": self._exogenous}
-        return filtered_with_gaps(self._dynamics, self._P0, self._record.bare, **settings)
+        settings = {"starts": self.record.starts, "exogenous": self._exogenous}
+        return filtered_with_gaps(self._dynamics, self._P0, self.record.bare, **settings)

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
+from ..message.states import EffectReply, StateMessage
 from ..statespace.partition import positions_of
 from .dynamics import Plant
 from .effects import gains_of, with_curvature
@@ -17,12 +18,6 @@ from .lagged.misfit import misfit_table
 from .links.engines import Engine
 from .links.questions import LinkQuestions
 from .prediction import OperatingPoint, PlantFilter
-
-if TYPE_CHECKING:
-    from ..message.states import StateMessage
-
-if TYPE_CHECKING:
-    from ..message.states import EffectReply
 
 __all__ = [
     "BlockEstimates",
@@ -177,7 +172,7 @@ class PlantServer(LinkQuestions):
     _run: Any = None  # the filter that went through the record of the fit, until it is asked for
     _tails: Any = None  # of its innovations
 
-    def fit(self, messages: "Mapping[str, StateMessage]") -> Self:
+    def fit(self, messages: Mapping[str, StateMessage]) -> Self:
         """Learn the plant.
 
         Parameters
@@ -208,7 +203,7 @@ class PlantServer(LinkQuestions):
 
     # -- the plant over a record -----------------------------------------------------------------
 
-    def filter(self, messages: "Mapping[str, StateMessage]") -> PlantFilter:
+    def filter(self, messages: Mapping[str, StateMessage]) -> PlantFilter:
         """Filter of the whole plant over a record; units that say so are predicted on their own.
 
         Parameters
@@ -261,7 +256,7 @@ class PlantServer(LinkQuestions):
 
     def effects(
         self, change: np.ndarray, *, held: np.ndarray | None = None, before: np.ndarray | None = None
-    ) -> "dict[str, EffectReply]":
+    ) -> dict[str, EffectReply]:
         """Effect of a change of inputs on the states of every unit.
 
         Parameters

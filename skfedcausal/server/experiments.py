@@ -114,8 +114,7 @@ def _late(x):
 
 def square_waves(n_rows, m, hold, rng):
     """Inputs at one of their bounds or the other, each for a multiple of so many rows, shape (n_rows, m)."""
-    sides = rng.integers(0, 2, (n_rows // hold + 1, m)) * 2.0 - 1.0
-    return np.repeat(sides, hold, axis=0)[:n_rows]
+    return np.repeat(rng.integers(0, 2, (n_rows // hold + 1, m)) * 2.0 - 1.0, hold, axis=0)[:n_rows]
 
 
 def best_moves(design, n_rows, keep):

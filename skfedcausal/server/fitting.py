@@ -42,11 +42,12 @@ def correction_of(server, names):
 
 def knowledge_of(server, names):
     """What is known of links beforehand, a `LinkKnowledge` or None."""
-    if server.forbidden is None and server.required is None and server.delays is None:
+    given = server.forbidden, server.required, server.delays
+    if all(each is None for each in given):
         return None
     from .knowledge import read_knowledge  # for those who know something
 
-    return read_knowledge(names, server.forbidden, server.required, server.delays)
+    return read_knowledge(names, *given)
 
 
 def with_knowledge(server, record):
@@ -57,16 +58,13 @@ def with_knowledge(server, record):
 
 def settings_of(server, names, messages=None):
     """The `Settings` that a plant of these messages is estimated with, or of a record that none were kept of."""
-    local: list[tuple | None] = []
-    for name in names:
-        if messages is None:
-            local.append(None)
-            continue
+    local: list[tuple | None] = [None] * len(names)
+    for k, name in enumerate(names if messages is not None else ()):
         A, Q, B = (getattr(messages[name], x) for x in ("transition", "process_cov", "input_matrix"))
-        is_known = A is not None and Q is not None
-        if server.fix_local and not is_known:
+        if A is not None and Q is not None:
+            local[k] = A, Q, B
+        elif server.fix_local:
             raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
-        local.append((A, Q, B) if is_known else None)
     own = {name: value for name, value in settings_by_name(server).items() if name in Settings.__dataclass_fields__}
     own["known_links"], own["correction"] = knowledge_of(server, names), correction_of(server, names)
     if server.shares_sensors and sum(message.z.shape[1] for message in (messages or {}).values()) <= FEW:
@@ -163,8 +161,8 @@ def look_for_feedback(server, record):
 
 def look_for_drift(server, *, in_blocks=False):
     """Find units that cannot be told from random walks, and say which they are."""
-    A = server.unshrunk_transition_
-    server.drifting_units_ = drifting_units(A, server.state_slices_, server.n_samples_, in_blocks=in_blocks)
+    about = server.unshrunk_transition_, server.state_slices_, server.n_samples_
+    server.drifting_units_ = drifting_units(*about, in_blocks=in_blocks)
     warn_of_drift(server.drifting_units_)
 
 
@@ -404,4 +402,4 @@ def _acts_at_once(estimate, words):
     """Whether some input acts in the row it is recorded in."""
     from .lagged.stage import timing_of
 
-    return bool((timing_of(estimate.plant, words)[0] == 0).any())
+    return bool((timing_of(estimate.plant, words) == 0).any())

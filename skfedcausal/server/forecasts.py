@@ -31,10 +31,8 @@ def forecast_covariances(run, start, n_steps, confidence=None):
     J, P = _settled_filter(plain, record)
     own = _own_covariances(plain, record, n_steps, J, P)
     missed = _misses(plain, record, start, n_steps, _memory(plain.A, J, P))
-    found = []
-    for k, rows in enumerate(record.partition.slices):
-        found.append(_calibrated(own[k], missed[..., rows], confidence))
-    return found
+    units = zip(own, record.partition.slices, strict=True)
+    return [_calibrated(said, missed[..., rows], confidence) for said, rows in units]
 
 
 def begin_of(record, start):
@@ -141,9 +139,8 @@ def _factor(shares, worth, confidence):
     elif len(shares):
         level = min(confidence * (1 + 1 / worth), 1 - (1 - confidence) / TUNING.forecasts_rarest)
         size = np.quantile(shares, level) / ndtri((1 + confidence) / 2)
-    return max(size, _TINY) ** (worth / (worth + TUNING.forecasts_trusted)) * _widening(
-        max(worth, TUNING.forecasts_fewest), confidence
-    )
+    trusted = worth / (worth + TUNING.forecasts_trusted)
+    return max(size, _TINY) ** trusted * _widening(max(worth, TUNING.forecasts_fewest), confidence)
 
 
 def _worth(sums, squares):

@@ -175,8 +175,7 @@ class JointRecord:
     def block_diagonal(self, matrices):
         """Plant matrix (or stack) with the units' matrices on its diagonal."""
         n = self.partition.n_states
-        shape = np.broadcast_shapes(*(np.shape(x)[:-2] for x in matrices))
-        plant = np.zeros((*shape, n, n))
+        plant = np.zeros((*np.broadcast_shapes(*(np.shape(x)[:-2] for x in matrices)), n, n))
         for rows, block in zip(self.partition.slices, matrices, strict=True):
             plant[..., rows, rows] = block
         return plant
@@ -219,16 +218,20 @@ class JointRecord:
         return replace(self, parts=parts)
 
     def centred(self):
-        """The same record without the level of each unit's states in each episode."""
-        parts = []
-        for part in self.parts:
-            z, index = part.z.copy(), part.pattern_of
-            for start, stop in episodes(self.starts, len(z)):
-                J = part.patterns[index[start:stop]]
-                level = np.linalg.pinv(J.sum(axis=0), hermitian=True) @ z[start:stop].sum(axis=0)
-                z[start:stop] -= J @ level
-            parts.append(replace(part, z=z))
-        return replace(self, parts=tuple(parts))
+        """The same record without :meth:`levels`."""
+        units = zip(self.parts, self.partition.slices, strict=True)
+        levels = self.levels()
+        left = [part.z - np.einsum("tij,tj->ti", part.matrices(), levels[:, own]) for part, own in units]
+        return replace(self, parts=tuple(replace(part, z=z) for part, z in zip(self.parts, left, strict=True)))
+
+    def levels(self):
+        """Level of each unit's states in each episode, at every row, (n_samples, n)."""
+        levels = np.empty((self.n_samples, self.partition.n_states))
+        for part, own in zip(self.parts, self.partition.slices, strict=True):
+            for start, stop in episodes(self.starts, self.n_samples):
+                J = part.patterns[part.pattern_of[start:stop]].sum(axis=0)
+                levels[start:stop, own] = np.linalg.pinv(J, hermitian=True) @ part.z[start:stop].sum(axis=0)
+        return levels
 
     def part(self, rows):
         """The rows of a slice, without constants of their densities."""
@@ -266,8 +269,7 @@ class JointRecord:
         """
         if self.is_constant:
             return [(1.0, self.mean_information())]
-        present = np.column_stack([_presence(part, self.n_samples) for part in self.parts])
-        _, key = patterns_of(present)
+        _, key = patterns_of(np.column_stack([_presence(part, self.n_samples) for part in self.parts]))
         counts = np.bincount(key)
         kept = np.argsort(-counts, kind="stable")[: TUNING.joint_max_regimes]
         total = counts[kept].sum()
@@ -298,8 +300,6 @@ def usual_information(part):
 
 def part_scores(part, rows):
     """Scores of one unit's rows."""
-    if part.is_constant and part.regular_patterns[0]:
-        return np.linalg.solve(part.patterns[0], part.z[rows].T).T
     z, at = part.z[rows], part.pattern_of[rows]
     scores = np.full(z.shape, np.nan)
     for k in np.flatnonzero(part.regular_patterns):

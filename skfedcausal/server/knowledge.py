@@ -74,12 +74,8 @@ class LinkKnowledge:
     def without_forbidden(self, blocks, partition):
         """Estimates of blocks, surely zero where a link cannot act after one row."""
         out = ~self.masks(partition)["allowed"]
-        estimate = np.where(out[:, None], 0.0, blocks.estimate)
-        return replace(
-            blocks,
-            estimate=estimate,
-            covariance=np.where(out[:, None, None], TUNING.knowledge_nothing, 1.0) * blocks.covariance,
-        )
+        covariance = np.where(out[:, None, None], TUNING.knowledge_nothing, 1.0) * blocks.covariance
+        return replace(blocks, estimate=np.where(out[:, None], 0.0, blocks.estimate), covariance=covariance)
 
     def told(self, links, names):
         """The table of links with verdicts that the knowledge gives, nothing left of a forbidden one."""
@@ -99,7 +95,7 @@ class LinkKnowledge:
 
 
 def read_knowledge(names, forbidden=None, required=None, delays=None):
-    """The :class:`LinkKnowledge` of a plant of these units in any of its forms; None if there is none.
+    """The :class:`LinkKnowledge` of a plant of these units in any of its forms.
 
     Parameters
     ----------
@@ -108,8 +104,6 @@ def read_knowledge(names, forbidden=None, required=None, delays=None):
     delays : mapping of "cause -> effect" or (cause, effect) to a lag or lags, DataFrame or networkx.DiGraph
         Tables and edges have the lag as ``delay``; a pair may come several times.
     """
-    if forbidden is None and required is None and delays is None:
-        return None
     out, kept = (
         _mask(names, _pairs(given, what), what) for given, what in ((forbidden, "forbidden"), (required, "required"))
     )

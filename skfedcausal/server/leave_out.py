@@ -75,10 +75,9 @@ def _check_growth(lags):
 
 def _without(messages, name, earlier):
     """The messages without a unit's newest one."""
-    rest = {other: message for other, message in messages.items() if other != name}
     if name in earlier and earlier[name] is not messages[name]:
-        rest = {other: earlier[name] if other == name else message for other, message in messages.items()}
-    return rest
+        return {**messages, name: earlier[name]}
+    return {other: message for other, message in messages.items() if other != name}
 
 
 def _first_that_fits(fit, messages, earlier):

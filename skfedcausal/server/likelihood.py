@@ -245,20 +245,15 @@ class LikelihoodServer(Grouped, PlantServer):
 
         A `budget` is that of a round, and `first` an estimate of a plant of one lag that is known already.
         """
-        if self._is_learned_in_blocks(record):
-            return
+        if len(record.names) > LARGE:
+            from .sparse.server import learned_in_blocks  # for plants of many units
+
+            is_learned, self._run = learned_in_blocks(self, record)
+            if is_learned:
+                return
         fit = Fit(self, record, messages, Budget(self.max_time) if budget is None else budget, first)
         fit.learn()
         self._run = fit.run
-
-    def _is_learned_in_blocks(self, record):
-        """Learn a plant of many units in blocks; False for others, with all they ask for."""
-        if len(record.names) <= LARGE:
-            return False
-        from .sparse.server import learned_in_blocks  # for plants of many units
-
-        is_learned, self._run = learned_in_blocks(self, record)
-        return is_learned
 
     def _check_room(self, clients, n_samples, n_inputs=0):
         """Refuse a plant of many units that cannot fit into memory, before its units begin."""

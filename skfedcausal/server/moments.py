@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.stats import chi2
 from sklearn.utils._param_validation import Interval
 
+from ..message.states import StateMessage
 from ..statespace.em import block_statistics, expectation_maximisation
 from ..statespace.episodes import remove_episode_means
 from ..statespace.observation import is_regular
@@ -21,9 +22,6 @@ from .tuning import TUNING
 from .watching.nominal import LEAST_ATTENDED, attended_rows, filled_states, usual_pattern
 
 _LARGE = 200  # states, beyond which plants are learned in blocks
-
-if TYPE_CHECKING:
-    from ..message.states import StateMessage
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -82,7 +80,7 @@ class MomentServer(ServerLearner):
         "alpha": [Interval(Real, 0, 1, closed="neither")],
     }
 
-    def fit(self, messages: "Mapping[str, StateMessage]") -> Self:
+    def fit(self, messages: Mapping[str, StateMessage]) -> Self:
         """Learn the plant from one message per unit.
 
         Parameters
@@ -178,8 +176,6 @@ class MomentServer(ServerLearner):
 def _support(statistics, record, alpha):
     """Elements of the units' own blocks and of those that are significant."""
     sizes = np.array([b.stop - b.start for b in record.partition.slices])
-    other = ~np.eye(len(sizes), dtype=bool)
-    p_values = chi2.sf(statistics, np.outer(sizes, sizes))
-    linked = ~other
-    linked[other] = benjamini_hochberg(p_values[other], alpha)
+    linked, p_values = np.eye(len(sizes), dtype=bool), chi2.sf(statistics, np.outer(sizes, sizes))
+    linked[~linked] = benjamini_hochberg(p_values[~linked], alpha)
     return linked.repeat(sizes, axis=0).repeat(sizes, axis=1)

@@ -166,8 +166,7 @@ class ServerLearner(Versioned, Checked, ABC):
             came = yield from with_inputs_of_others(came, self.needs_local_model)
         messages = yield from self._rounds(came)
         if self.controlled_units_:
-            laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
-            self.laws_ = dict(laws)
+            self.laws_ = dict((yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)))
         try:
             replies = self.replies(messages)
         except Exception:
@@ -269,8 +268,7 @@ class ServerLearner(Versioned, Checked, ABC):
         dict of str to StateReply
         """
         record = self.joint_record(messages)
-        found = self.plant_.replies(record, self._filter(record))
-        return dict(zip(self.state_slices_, found, strict=True))
+        return dict(zip(self.state_slices_, self.plant_.replies(record, self._filter(record)), strict=True))
 
     def _check_learned(self, messages):
         """Refuse what `fit` of a subclass should not leave behind."""
@@ -289,11 +287,6 @@ class ServerLearner(Versioned, Checked, ABC):
                 raise ValueError(
                     f"`{learned}` of {who} has shape {np.shape(matrix)} or is not finite; expected ({n}, {n})."
                 )
-
-    @property
-    def _input_matrix(self):
-        """`input_`, without columns for a plant without inputs, shape (n, k)."""
-        return getattr(self, "input_", np.zeros((len(self.transition_), 0)))
 
     def joint_record(self, messages: "Mapping[str, StateMessage]") -> JointRecord:
         """Record of the units of `fit`, with their inputs.
@@ -322,9 +315,9 @@ class ServerLearner(Versioned, Checked, ABC):
     @property
     def plant_(self) -> Any:
         """What was learned as a `Plant`, around the mean of its inputs."""
-        B = self._input_matrix
-        level = self.input_level_ if B.shape[1] else np.zeros(0)
-        point = OperatingPoint.at(level, len(self.transition_))
+        n = len(self.transition_)
+        B = getattr(self, "input_", np.zeros((n, 0)))
+        point = OperatingPoint.at(self.input_level_ if B.shape[1] else np.zeros(0), n)
         return Plant.of_one_lag(self.transition_, B, self.process_cov_, point=point)
 
     @property

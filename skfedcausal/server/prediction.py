@@ -8,18 +8,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.sparse import issparse
 
+from ..statespace import kalman
 from ..statespace.episodes import PIECE, episode_lengths, episodes, side_by_side
 from ..statespace.inputs import input_term
-from ..statespace.kalman import (
-    FILTERED_BYTES,
-    CovarianceSchedule,
-    covariance_schedule,
-    filter_rows,
-    filtered_states,
-    log_density_terms,
-    log_likelihood_terms,
-    predicted_states,
-)
 from ..statespace.matrices import are_heavy
 from ..statespace.riccati import filtered_covariance, stationary_covariance
 from ..statespace.segments import Change
@@ -36,7 +27,7 @@ class PlantFilter:
     """
 
     def __init__(self, A, Q, record, drive=None):
-        self._A, self._Q, self._record = A, Q, record
+        self.A, self.Q, self.record = A, Q, record
         self.inputs = np.zeros((record.n_samples, 0)) if drive is None else drive.inputs(record)
         self._drive = drive
         self._alone, self._tails = np.zeros(0, dtype=int), None
@@ -46,33 +37,18 @@ class PlantFilter:
 
     def _first_covariance(self):
         """Covariance of the first state of an episode, apart from what inputs before it add."""
-        return stationary_covariance(self._A, self._Q)
+        return stationary_covariance(self.A, self.Q)
 
     @property
     def plain(self):
         """The filter of all that the plant remembers, with `A` and `Q`."""
         return self
 
-    @property
-    def record(self):
-        """What it ran over."""
-        return self._record
-
-    @property
-    def A(self):
-        """Transition matrix."""
-        return self._A
-
-    @property
-    def Q(self):
-        """Covariance of the process noise."""
-        return self._Q
-
     def ahead(self, origins, n_steps, stop):
         """``E[h_(o+k) | messages up to o]`` for k = 1, ..., n_steps in turn, of those before row `stop`."""
         states, added = self.filtered[origins], self._exogenous
         for k in range(1, n_steps + 1):
-            states = states @ self._A.T
+            states = states @ self.A.T
             if added is not None:
                 states += added[np.minimum(origins + k, stop - 1)]
             yield states
@@ -80,71 +56,63 @@ class PlantFilter:
     def goes_on(self, n_steps):
         """What inputs and steps add to the rows after the record if they stay as they are, (n_steps, n)."""
         if self._drive is None:
-            return np.zeros((n_steps, len(self._A)))
-        known = np.vstack([self._record.known, np.repeat(self._record.known[-1:], n_steps, axis=0)])
-        inputs = self._drive.inputs(SimpleNamespace(known=known, starts=self._record.starts))
+            return np.zeros((n_steps, len(self.A)))
+        known = np.vstack([self.record.known, np.repeat(self.record.known[-1:], n_steps, axis=0)])
+        inputs = self._drive.inputs(SimpleNamespace(known=known, starts=self.record.starts))
         return inputs[-n_steps - 1 : -1] @ self._drive.B.T
 
     def is_about(self, record):
         """Whether it ran over the same messages."""
-        return len(record.parts) == len(self._record.parts) and all(
-            ours.z is theirs.z for ours, theirs in zip(self._record.parts, record.parts, strict=True)
+        return len(record.parts) == len(self.record.parts) and all(
+            ours.z is theirs.z for ours, theirs in zip(self.record.parts, record.parts, strict=True)
         )
 
     @cached_property
     def filtered(self):
         """``E[h_t | messages up to t]``, shape (n_samples, n)."""
-        if not self._record.is_constant:
+        if not self.record.is_constant:
             return self._with_gaps[0]
-        z = self._record.stacked()
-        return filtered_states(self._schedule, (z, None), out=z, **self._driven)
+        z = self.record.stacked()
+        return kalman.filtered_states(self._schedule, (z, None), out=z, **self._driven)
 
     @cached_property
     def predicted(self):
         """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
-        if not self._record.is_constant:
+        if not self.record.is_constant:
             return self._with_gaps[1]
-        return predicted_states(self._A, self.filtered, **self._driven)
+        return kalman.predicted_states(self.A, self.filtered, **self._driven)
 
     def updates(self, start, stop):
         """Filtered minus predicted states of rows `start` to `stop` of one episode."""
-        if not self._record.is_constant:
-            return self.filtered[start:stop] - self.predicted[start:stop]
-        updates, inputs = self.filtered[start:stop].copy(), self.inputs
-        late = 1 if start in self._record.starts else 0
-        if self._drive is not None and late:
-            updates -= self._drive.exogenous(inputs[start:stop], (0,))
-        elif self._drive is not None:
-            updates -= inputs[start - 1 : stop - 1] @ self._drive.B.T
-        updates[late:] -= self.filtered[start + late - 1 : stop - 1] @ self._A.T
-        return updates
+        return self.filtered[start:stop] - self.predicted[start:stop]
 
     @property
     def _exogenous(self):
         """What inputs and steps add to the state equation at each row; as large as the states, not kept."""
-        return None if self._drive is None else self._drive.exogenous(self.inputs, self._record.starts)
+        return None if self._drive is None else self._drive.exogenous(self.inputs, self.record.starts)
 
     @property
     def _driven(self):
-        return {"starts": self._record.starts, "exogenous": self._exogenous}
+        return {"starts": self.record.starts, "exogenous": self._exogenous}
 
     def _parts_with_gaps(self):
-        return filter_rows(self._A, self._Q, self._P0, self._record.z, self._record.matrices, **self._driven)
+        return kalman.filter_rows(self.A, self.Q, self._P0, self.record.z, self.record.matrices, **self._driven)
 
     @cached_property
     def _with_gaps(self):
         """Filtered and predicted states, and the log-likelihood terms, where measurements are missing."""
-        filtered, predicted = np.empty((2, *self._record.z.shape))
-        terms = np.empty(len(filtered))
-        for part in self._parts_with_gaps():
-            predicted[part.rows], filtered[part.rows] = part.predicted, part.filtered
-            terms[part.rows] = part.terms
-        return filtered, predicted, terms
+        return kalman.all_rows(self._parts_with_gaps(), self.record.z.shape)
 
     @cached_property
     def _schedule(self):
-        longest = max(episode_lengths(self._record.starts, self._record.n_samples))
-        return covariance_schedule(self._A, self._Q, self._record.mean_information(), self._P0, max_steps=longest)
+        longest = max(episode_lengths(self.record.starts, self.record.n_samples))
+        return kalman.covariance_schedule(self.A, self.Q, self.record.mean_information(), self._P0, max_steps=longest)
+
+    def _steps(self):
+        """Place of every row in the schedule, by its age in its episode, (n_samples,)."""
+        rows, starts = np.arange(self.record.n_samples), np.asarray(self.record.starts)
+        ages = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
+        return np.minimum(ages, self._schedule.n_transient)
 
     def carried(self, matrix, drive=None):
         """What the row before makes of the states, ``matrix @ E[h_(t-1) | messages up to t - 1]``.
@@ -155,7 +123,7 @@ class PlantFilter:
 
     def carried_to_units(self, matrix, drive=None):
         """:meth:`carried` as one array per unit, shape (n_samples, p) each."""
-        slices, n_samples = self._record.partition.slices, len(self.filtered)
+        slices, n_samples = self.record.partition.slices, len(self.filtered)
         terms = [np.empty((n_samples, rows.stop - rows.start)) for rows in slices]
         for first in range(1, n_samples, PIECE):
             early = slice(first - 1, min(first - 1 + PIECE, n_samples - 1))
@@ -165,17 +133,14 @@ class PlantFilter:
             for term, rows in zip(terms, slices, strict=True):
                 term[first : first + PIECE] = piece[:, rows]
         for term in terms:
-            term[list(self._record.starts)] = 0.0
+            term[list(self.record.starts)] = 0.0
         return terms
 
     def unit_covariances(self, slices):
         """Covariance of each unit's predicted states at every row, a list of arrays (n_samples, p, p)."""
-        record = self._record
+        record = self.record
         if record.is_constant:
-            rows, starts = np.arange(record.n_samples), np.asarray(record.starts)
-            ages = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
-            steps = np.minimum(ages, self._schedule.n_transient)
-            return [_block(self._schedule.predicted, own).take(steps, axis=0) for own in slices]
+            return [_block(self._schedule.predicted, own).take(self._steps(), axis=0) for own in slices]
         found = [np.empty((record.n_samples, own.stop - own.start, own.stop - own.start)) for own in slices]
         for part in self._parts_with_gaps():
             for covariances, own in zip(found, slices, strict=True):
@@ -187,11 +152,11 @@ class PlantFilter:
 
         Shape (n_samples, n_units), less the terms free of the states.
         """
-        return self._log_densities(self._record.partition.slices)
+        return self._log_densities(self.record.partition.slices)
 
     def _log_densities(self, slices):
         """The same for slices or arrays of states."""
-        record = self._record
+        record = self.record
         terms = np.empty((len(record.z), len(slices)))
         if not record.is_constant:
             for part in self._parts_with_gaps():
@@ -201,33 +166,30 @@ class PlantFilter:
                     filtered = np.linalg.solve(np.eye(J.shape[1]) + P @ J, P)
                     covariances = part.covariances._replace(J=J, predicted=P, filtered=filtered, logdet=None)
                     z, means = record.z[part.rows, own], part.predicted[:, own]
-                    terms[part.rows, m] = log_density_terms(covariances, z, means)
+                    terms[part.rows, m] = kalman.log_density_terms(covariances, z, means)
             return terms
         for m, own in enumerate(slices):
             P, J = _block(self._schedule.predicted, own), _block(record.mean_information(), own)
             filtered = np.array([filtered_covariance(step, J) for step in P])
-            schedule = CovarianceSchedule(_block(self._A, own), J, P, filtered)
+            schedule = kalman.CovarianceSchedule(_block(self.A, own), J, P, filtered)
             own_series = record.z[:, own], 0.0, self.predicted[:, own]
-            terms[:, m] = log_likelihood_terms(schedule, *own_series, record.starts)
+            terms[:, m] = kalman.log_likelihood_terms(schedule, *own_series, record.starts)
         return terms
 
     def log_likelihood(self):
         """Log-density of all measurements at each step given the past, shape (n_samples,)."""
-        record = self._record
+        record = self.record
         const = record.const()
         if const is None:
             raise ValueError("Likelihood values need messages with their constants (const=True).")
         if not record.is_constant:
             found = const + self._with_gaps[2]
         else:
-            found = log_likelihood_terms(self._schedule, record.z, const, self.predicted, record.starts)
+            found = kalman.log_likelihood_terms(self._schedule, record.z, const, self.predicted, record.starts)
         if len(self._alone):  # their constants say it all
             found -= self._log_densities([self._alone])[:, 0]
         if self._tails is not None and record.is_constant:
-            rows, starts = np.arange(record.n_samples), np.asarray(record.starts)
-            ages = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
-            steps = np.minimum(ages, self._schedule.n_transient)
-            found += self._tails.gain(self._white(rows, self.predicted, steps))
+            found += self._tails.gain(self._white(np.arange(record.n_samples), self.predicted, self._steps()))
         return found
 
     def told(self, alone, tails):
@@ -240,16 +202,14 @@ class PlantFilter:
     @cached_property
     def heavy_tails(self):
         """Tails of the innovations, None where they may be Gaussian or rows differ in what is measured."""
-        record = self._record
+        record = self.record
         if not (record.is_constant and record.determined.all()):
             return None
-        n_transient, late = min(self._schedule.n_transient, TUNING.prediction_young), []
-        for start, stop in episodes(record.starts, record.n_samples):
-            late.append(
-                np.arange(start + max(min(n_transient, (stop - start) // 2), 1), stop)[-TUNING.prediction_tail_rows :]
-            )
+        young = min(self._schedule.n_transient, TUNING.prediction_young)
+        bounds = episodes(record.starts, record.n_samples)
+        late = [np.arange(start + max(min(young, (stop - start) // 2), 1), stop) for start, stop in bounds]
         rows = np.concatenate(late)[-TUNING.prediction_tail_rows :]
-        before = self.filtered[rows - 1] @ self._A.T
+        before = self.filtered[rows - 1] @ self.A.T
         if self._drive is not None:
             before += self._exogenous[rows]
         white = self._white(rows, before, np.full(len(rows), self._schedule.n_transient))
@@ -262,16 +222,15 @@ class PlantFilter:
     @property
     def _information(self):
         """That of a row, on average."""
-        return self._record.mean_information()
+        return self.record.mean_information()
 
     def _white(self, rows, predicted, steps):
         """Innovations of rows given the past and units on their own, with unit covariance, (n_rows, n).
 
         `steps` are those of the schedule that have their covariances.
         """
-        record, n = self._record, self._record.partition.n_states
-        others = np.setdiff1d(np.arange(n), self._alone)
-        order = np.concatenate([self._alone, others])
+        record, n = self.record, self.record.partition.n_states
+        order = np.concatenate([self._alone, np.setdiff1d(np.arange(n), self._alone)])
         J, P = self._information[:n, :n], self._schedule.predicted[:, :n, :n]
         z = side_by_side([part.z[rows] for part in record.parts])
         innovations = (z - predicted[:, :n] @ J)[:, order]
@@ -366,29 +325,26 @@ class OperatingPoint:
         return record.at_steps(self.steps if is_fitted else (_ALWAYS,) * len(self.steps))
 
 
-def smooth_plant(A, Q, record, drive=None, *, intercept=True, spread=True):
+def smooth_record(A, Q, record, drive=None, *, intercept=True, spread=True):
     """States of the plant given a whole record, (n_samples, n), and covariances of each unit's states.
 
     The covariance of a unit that has the same sensors in every row is one for all of them, averaged. Without
-    `spread` there are no covariances, and rows that differ in what is measured take half the time.
+    `spread` there are no covariances, and rows that differ in what is measured take half the time. Behind them stands,
+    with `spread`, the log-likelihood of the record without the constants of its measurements.
     """
+    settings = {"starts": record.starts, "keep": record.partition.slices if spread else (), "intercept": intercept}
+    settings["J"] = record.mean_information() if record.is_constant else None
     # without levels nothing is summed over all rows, and pieces that fit in memory are several times as fast
-    n_bytes = None if intercept else FILTERED_BYTES
-    return smooth_record(A, Q, record, drive, intercept=intercept, spread=spread, n_bytes=n_bytes)[:2]
-
-
-def smooth_record(A, Q, record, drive=None, *, intercept=True, spread=True, n_bytes=None):
-    """The same, and with `spread` the log-likelihood of the record without the constants of its measurements."""
-    J = record.mean_information() if record.is_constant else None
-    keep = record.partition.slices if spread else ()
-    settings = {"J": J, "starts": record.starts, "keep": keep, "intercept": intercept}
-    settings["n_bytes"] = n_bytes
+    settings["n_bytes"] = None if intercept else kalman.FILTERED_BYTES
     if drive is not None:
         A = np.hstack([A, drive.B])
         settings |= {"inputs": drive.inputs(record), "spread": drive.spread}
     _, smoothed = smooth(A, Q, record.z, record.matrices, **settings)
-    covariances = [
-        covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
-        for part, covariance in zip(record.parts, smoothed.covariances, strict=spread)
+    return smoothed.states, as_measured(smoothed.covariances, record.parts), smoothed.value
+
+
+def as_measured(covariances, parts):
+    """Covariances of each unit's states, one for all rows of a unit that has the same sensors in each, averaged."""
+    return [
+        V.mean(axis=0, keepdims=True) if part.is_constant else V for V, part in zip(covariances, parts, strict=False)
     ]
-    return smoothed.states, covariances, smoothed.value

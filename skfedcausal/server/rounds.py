@@ -9,6 +9,7 @@ so rounds end when the density that they report no longer rises.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -67,9 +68,22 @@ def further_rounds(came, settings, budget):
     for a plant whose climb did not end, which takes more work than there is for all. Others get a part of what is
     left of the `budget`, for the last estimate has to come from it too.
     """
-    first = _First(settings)
-    messages = learned_from(first.fit, dict(came), came)
-    estimate, number, value = first.estimate, 1, -np.inf
+    estimate: Any = None
+    found: Any = None
+    record: Any = None
+
+    def begin(messages):
+        nonlocal estimate
+        record = JointRecord.from_messages(messages, known_links=settings.known_links)
+        is_plain = record.u is None and record.is_constant and record.determined.all()
+        estimate = estimate_plant(record, settings) if is_plain else None
+
+    def go_on(messages):
+        nonlocal found, record
+        record = JointRecord.from_messages(messages).at_steps(estimate.steps)
+        found = start.climbed(record, budget)
+
+    messages, number, value = learned_from(begin, dict(came), came), 1, -np.inf
     if estimate is None:
         return messages, came, number, None
     found, record, budget = _Plant.of(estimate), JointRecord.from_messages(messages), budget.part(TUNING.rounds_rounds)
@@ -85,34 +99,9 @@ def further_rounds(came, settings, budget):
             break
         replies = smoothed_replies(slices, states, covariances)
         came, number = (yield Ask({name: replies[name] for name in asked}, StateMessage)), number + 1
-        climb = _Climb(found, estimate.steps, budget)
-        messages = learned_from(climb.fit, {**messages, **came}, came, messages)
-        found, record = climb.found, climb.record
+        start = found
+        messages = learned_from(go_on, {**messages, **came}, came, messages)
     return messages, came, number, estimate
-
-
-class _First:
-    """The estimate that rounds begin with, None where there are none."""
-
-    def __init__(self, settings):
-        self._settings, self.estimate = settings, None
-
-    def fit(self, messages):
-        record = JointRecord.from_messages(messages, known_links=self._settings.known_links)
-        self.estimate = None
-        if record.u is None and record.is_constant and record.determined.all():
-            self.estimate = estimate_plant(record, self._settings)
-
-
-class _Climb:
-    """From a plant to that of the messages of a further round."""
-
-    def __init__(self, start, steps, budget):
-        self._start, self._steps, self._budget = start, steps, budget
-
-    def fit(self, messages):
-        self.record = JointRecord.from_messages(messages).at_steps(self._steps)
-        self.found = self._start.climbed(self.record, self._budget)
 
 
 def _rest(messages):
@@ -144,9 +133,8 @@ class _Plant:
         start = Point.at(objective, plant.scaled(self._A), back @ self._Q @ back.T)
         point = ascend(objective, Scoring(objective, self._structure, start), gain_tol=TUNING.rounds_close).point
         A, Q = _without_last_bits(point.A, point.Q)
-        return _Plant(
-            plant.unscaled(A), plant.unscaled_covariance(Q), self._structure, self._has_prior, plant.state_scale
-        )
+        own = plant.unscaled(A), plant.unscaled_covariance(Q)
+        return _Plant(*own, self._structure, self._has_prior, plant.state_scale)
 
     def smoothed(self, record):
         """States given a record, their covariances by unit, and its log-likelihood apart from constants."""

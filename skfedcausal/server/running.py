@@ -60,11 +60,6 @@ class RunningScores(Scores):
         """The inputs among them."""
         return self.series[:, self._record.partition.n_states :]
 
-    @property
-    def starts(self):
-        """First rows of the episodes of the last batch."""
-        return self._record.recent.starts
-
     def _in_units(self):
         """What the series of the last batch has to be multiplied by: it has inputs of unit variance of its own."""
         n, factor = self._record.partition.n_states, np.diag(self._unit).copy()
@@ -188,8 +183,7 @@ class Batches:
         self.names, self.n_batches = record.names, 0
         self.informations = [usual_information(part) for part in record.parts]
         self.input_sizes = [0 if u is None else u.shape[1] for u in record.inputs]
-        c = record.partition.n_regressors
-        n_lags = int(np.clip(_NUMBERS // c**2, _LEAST_LAGS, _LAGS))
+        n_lags = int(np.clip(_NUMBERS // record.partition.n_regressors**2, _LEAST_LAGS, _LAGS))
         self.products = RunningProducts(n_lags, np.nan_to_num(self._rows(record).mean(axis=0)))
 
     def copy(self):
@@ -200,9 +194,8 @@ class Batches:
 
     def add(self, record, *, continues, forget, absent=()):
         """Take the next batch, a joint record without gaps."""
-        present = np.repeat([name not in absent for name in self.names], record.partition.sizes)
-        of_inputs = np.repeat([name not in absent for name in self.names], self.input_sizes)
-        present = np.concatenate([present, of_inputs])
+        there = [name not in absent for name in self.names]
+        present = np.concatenate([np.repeat(there, sizes) for sizes in (record.partition.sizes, self.input_sizes)])
         settings = {"continues": continues, "forget": forget, "present": present}
         self.products.add(self._rows(record), record.starts, **settings)
         self.n_batches += 1

@@ -89,9 +89,8 @@ def _expected_moments(z, J, A, Q, starts):
     Pf = filtered_covariance(P, J)
     G = np.linalg.solve(P, A @ Pf).T  # smoother gain
     spread = stationary_covariance(G, Pf - G @ P @ G.T)
-    n = len(A)
-    now, before, cross = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
-    n_pairs = 0
+    n, n_pairs = len(A), 0
+    now, before, cross = np.zeros((3, n, n))
     bounds = episodes(starts, len(z))
     longest = max(stop - start for start, stop in bounds)
     forth, back = Recurrence(A - Pf @ J @ A, longest), Recurrence(G, longest)  # powers once for all episodes
@@ -137,7 +136,11 @@ def partial_covariance(Y, start, *, max_iter=50, tol=1e-3):
 
     Equations of section 11.3 of Little, Rubin, Statistical Analysis with Missing Data, for a known mean.
     """
-    patterns = _patterns(Y)
+    patterns = []  # of cells that are there: where, in how many rows, and the sum of their products
+    for seen, rows in _rows_by_pattern(~np.isnan(Y)):
+        if seen.any():
+            y = Y[np.ix_(rows, seen)]
+            patterns.append((seen, len(rows), y.T @ y))
     n_rows = sum(count for _, count, _ in patterns)
     covariance = floor_eigenvalues(start, TUNING.em_floor * np.linalg.eigvalsh(start)[-1])
     for _ in range(max_iter):
@@ -169,22 +172,11 @@ def _rows_by_pattern(present):
     return zip(present[first], rows_of_patterns(index, len(first)), strict=True)
 
 
-def _patterns(Y):
-    """For every pattern of cells that are there: where, in how many rows, and the sum of their products."""
-    found = []
-    for seen, rows in _rows_by_pattern(~np.isnan(Y)):
-        if seen.any():
-            y = Y[np.ix_(rows, seen)]
-            found.append((seen, len(rows), y.T @ y))
-    return found
-
-
 def _expectation_weights(covariance, seen):
     """Weights of the cells that are there in the expectation of all, shape (n, n_seen)."""
     weights = np.zeros((len(seen), seen.sum()))
     weights[seen] = np.eye(seen.sum())
-    across = covariance[np.ix_(seen, ~seen)]
-    weights[~seen] = np.linalg.solve(covariance[np.ix_(seen, seen)], across).T
+    weights[~seen] = np.linalg.solve(covariance[np.ix_(seen, seen)], covariance[np.ix_(seen, ~seen)]).T
     return weights
 
 

@@ -104,23 +104,21 @@ def lag_covariances(series, lags, starts=(0,), present=None):
     """``sum_t s[t+l] s[t]'``, products never crossing an episode border, shape (n_lags, n, n)."""
     n_samples, n = series.shape
     sums = np.zeros((len(lags), n, n))
+    n_products = len(lags) * min(n, TUNING.episodes_most_columns)
+    is_large = n >= TUNING.episodes_many_columns and n_products >= TUNING.episodes_many_products
     for start, stop in episodes(starts, n_samples):
-        if (
-            n >= TUNING.episodes_many_columns
-            and len(lags) * min(n, TUNING.episodes_most_columns) >= TUNING.episodes_many_products
-        ):
+        if is_large:
             start += _add_fourier_products(sums, series[start:stop], lags)
         add_lag_products(sums, series[start:stop], lags)
     for k in np.flatnonzero(np.asarray(lags) == 0):
         sums[k] = symmetric(sums[k])
     if present is None:
         return sums
-    counts = np.zeros_like(sums)
-    n_products = np.zeros(len(lags))
+    counts, n_all = np.zeros_like(sums), np.zeros(len(lags))
     for start, stop in episodes(starts, n_samples):
         add_lag_products(counts, present[start:stop], lags)
-        n_products += np.maximum(stop - start - np.asarray(lags), 0)
-    return sums * (n_products[:, None, None] / np.maximum(counts, 1.0))
+        n_all += np.maximum(stop - start - np.asarray(lags), 0)
+    return sums * (n_all[:, None, None] / np.maximum(counts, 1.0))
 
 
 def rows_in_cache(n_columns):

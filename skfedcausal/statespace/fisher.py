@@ -107,28 +107,18 @@ class FreeElements:
         return transition, covariance
 
 
-class _Factors(NamedTuple):
+def _factors_of(info):
     """W, V and U of a :class:`SpectralInformation` by column, real, as products of a left and a right one need them.
 
     A product Re(x y) over frequencies is one real product if one factor has its sign flipped; the right factors carry
     the mean over frequencies. Each has the shape (n_columns, 2 n_frequencies, n_rows).
     """
-
-    W_left: np.ndarray
-    V_left: np.ndarray
-    U_left: np.ndarray
-    W_right: np.ndarray
-    U_right: np.ndarray
-
-    @classmethod
-    def of(cls, info):
-        left = (_by_column(x, -1.0) for x in (info.W, info.V, info.U))
-        right = [_by_column(np.swapaxes(x, -1, -2)) for x in (info.W, info.U)]
-        for factor in right:
-            factor /= len(info.U)
-        factors = cls(*left, *right)
-        info.forget_products()
-        return factors
+    left = [_by_column(x, -1.0) for x in (info.W, info.V, info.U)]
+    right = [_by_column(np.swapaxes(x, -1, -2)) for x in (info.W, info.U)]
+    for factor in right:
+        factor /= len(info.U)
+    info.forget_products()
+    return *left, *right
 
 
 class InformationColumns:
@@ -140,7 +130,7 @@ class InformationColumns:
 
     def __init__(self, info, free, factors=None, *, is_piece=False):
         self.info, self._free = info, free
-        self._factors = _Factors.of(info) if factors is None else factors
+        self._factors = _factors_of(info) if factors is None else factors
         self._W_left, self._V_left, self._U_left, self._W_right, self._U_right = self._factors
         n, row_bytes = len(self._U_right), free.n_elements * self._W_left.shape[2] * 8
         self.n_bytes = n * row_bytes

@@ -71,8 +71,7 @@ def _log_innovations(P, J, partition):
     logs = np.empty(partition.n_units)
     for p, units in partition.groups.items():
         states = partition.padded[units, :p]
-        blocks = product[states[:, :, None], states[:, None, :]]
-        logs[units] = np.linalg.slogdet(np.eye(p) + blocks)[1]
+        logs[units] = np.linalg.slogdet(np.eye(p) + product[states[:, :, None], states[:, None, :]])[1]
     return logs
 
 

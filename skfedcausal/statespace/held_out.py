@@ -43,8 +43,7 @@ class LaggedRows:
         past = slices_of(n_lags * (own.stop - own.start) for own in slices)
         now = tuple(slice(past[-1].stop + own.start, past[-1].stop + own.stop) for own in slices)
         values = np.hstack([*columns, series[at]])
-        lengths = [len(rows) for rows in kept]
-        return cls(values, past, now, (0, *np.cumsum(lengths[:-1]).tolist()), at)
+        return cls(values, past, now, (0, *np.cumsum([len(rows) for rows in kept][:-1]).tolist()), at)
 
     def around_lines(self, n_local, first=0):
         """The same rows less a level and a slope of their own for every `n_local` rows, lags and present alike.
@@ -59,8 +58,7 @@ class LaggedRows:
             edges = edges if not first else np.concatenate([[start], edges])
             lengths = np.diff(edges)
             for length in np.unique(lengths):
-                firsts = edges[:-1][lengths == length]
-                rows = firsts[:, None] + np.arange(length)
+                rows = edges[:-1][lengths == length, None] + np.arange(length)
                 basis = np.linalg.qr(np.vander(np.linspace(-1, 1, length), min(2, length)))[0]
                 pieces = values[rows]
                 values[rows] = pieces - basis @ (basis.T @ pieces)
@@ -122,8 +120,7 @@ class BlockMoments:
 
     @cached_property
     def _ridge(self):
-        diagonal = np.einsum("bii->i", self.sums)
-        ridge = _RIDGE * diagonal + TUNING.held_out_least
+        ridge = _RIDGE * np.einsum("bii->i", self.sums) + TUNING.held_out_least
         ridge[self.now[0].start :] = 0.0
         return ridge
 
@@ -336,10 +333,9 @@ def same_row_shares(news, weights):
     out = np.zeros((m, m))
     roots = [np.sqrt(np.sqrt(weight))[:, None] for weight in weights]
     weighted = [e * root for e, root in zip(news, roots, strict=True)]
-    for a in range(m):
-        for b in range(a):
-            x, y = weighted[a] * roots[b], weighted[b] * roots[a]
-            out[a, b] = out[b, a] = _share(x.T @ y, _inverse(x.T @ x), _inverse(y.T @ y), n)
+    for a, b in zip(*np.tril_indices(m, -1), strict=True):
+        x, y = weighted[a] * roots[b], weighted[b] * roots[a]
+        out[a, b] = out[b, a] = _share(x.T @ y, _inverse(x.T @ x), _inverse(y.T @ y), n)
     return out
 
 
@@ -347,9 +343,8 @@ def shares_of_products(products, slices, n_rows):
     """The same from products of the news of all units, (n, n), where every row counts alike."""
     inverses = [_inverse(products[own, own]) for own in slices]
     out = np.zeros((len(slices),) * 2)
-    for a, own in enumerate(slices):
-        for b in range(a):
-            out[a, b] = out[b, a] = _share(products[own, slices[b]], inverses[a], inverses[b], n_rows)
+    for a, b in zip(*np.tril_indices(len(slices), -1), strict=True):
+        out[a, b] = out[b, a] = _share(products[slices[a], slices[b]], inverses[a], inverses[b], n_rows)
     return out
 
 

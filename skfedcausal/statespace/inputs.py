@@ -71,14 +71,10 @@ class FeedbackGains(NamedTuple):
 
     def step(self, A, B):
         """Transition matrix of ``[h[t]; h[t-1]; u[t-1]]`` with the loops closed."""
-        n, k = B.shape
-        law = np.hstack([self.present, self.previous, self.persistence])
-        step = np.zeros((2 * n + k, 2 * n + k))
-        step[:n] = B @ law
-        step[:n, :n] += A
-        step[n : 2 * n, :n] = np.eye(n)
-        step[2 * n :] = law
-        return step
+        n, law = len(A), np.hstack([self.present, self.previous, self.persistence])
+        moved = B @ law
+        moved[:, :n] += A
+        return np.vstack([moved, np.eye(n, law.shape[1]), law])
 
     def scaled(self, S, D):
         """The laws for states ``S^-1 h`` and inputs ``D^-1 u``, D a vector."""

@@ -4,6 +4,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from .episodes import TransitionMoments, episodes, recentre_lag_sums, symmetric
 from .lagged.information import WINDOW, of_lowest, window_spectrum
@@ -22,19 +23,15 @@ def lag_products(series, n_lags):
     n_samples, c = series.shape
     window = max(1 << (4 * n_lags - 1).bit_length(), TUNING.lag_products_least_window)
     width = window - n_lags + 1  # early rows of a window
-    n_windows = -(-n_samples // width)
+    n_windows = max(-(-n_samples // width), 1)
     at_once = max(TUNING.lag_products_numbers // (window * c), 1)
+    padded = np.pad(series, [(0, n_windows * width + n_lags - 1 - n_samples), (0, 0)])
+    windows = sliding_window_view(padded, window, axis=0)[::width]  # (n_windows, c, window)
     spectrum = np.zeros((window // 2 + 1, c, c), dtype=complex)
     for first in range(0, n_windows, at_once):
-        count = min(at_once, n_windows - first)
-        late = np.zeros((count, window, c))
-        for k in range(count):
-            rows = series[(first + k) * width : (first + k) * width + window]
-            late[k, : len(rows)] = rows
-        ahead = np.fft.rfft(late, axis=1)
-        late[:, width:] = 0.0
-        behind = np.conj(np.fft.rfft(late, axis=1))
-        spectrum += np.ascontiguousarray(ahead.transpose(1, 2, 0)) @ np.ascontiguousarray(behind.transpose(1, 0, 2))
+        late = windows[first : first + at_once]
+        ahead, behind = np.fft.rfft(late), np.conj(np.fft.rfft(late[..., :width], window))
+        spectrum += np.ascontiguousarray(ahead.transpose(2, 1, 0)) @ np.ascontiguousarray(behind.transpose(2, 0, 1))
     sums = np.fft.irfft(spectrum, window, axis=0)[:n_lags]
     sums[0] = symmetric(sums[0])
     return sums
@@ -113,12 +110,8 @@ class LagProducts:
         rows = {name: np.concatenate([np.zeros_like(part[:1]), part[kept]]) for name, part in rows.items()}
         counts = (self.weights * self.lengths)[old, None] * self.present[old]
         mean = (counts * self.means[old]).sum(axis=0) / np.maximum(counts.sum(axis=0), 1e-300)
-        several = {
-            "means": mean,
-            "lengths": weight,
-            "weights": 1.0,
-            "present": counts.sum(axis=0) / max(weight, 1e-300),
-        }
+        several = {"means": mean, "present": counts.sum(axis=0) / max(weight, 1e-300)}
+        several |= {"lengths": weight, "weights": 1.0}
         several = {name: np.concatenate([[part], getattr(self, name)[kept]]) for name, part in several.items()}
         return LagProducts(self.sums, **rows, **several, spectrum=self.spectrum)
 
@@ -129,12 +122,9 @@ class LagProducts:
 
     def moments(self, n_lags):
         """Lag covariances of the transitions, a :class:`TransitionMoments`."""
-        shape = n_lags + 1, -1, self.sums.shape[-1]
-        at_start = np.einsum("eli,ej->lij", self.heads[:, : n_lags + 1], self.heads[:, 0], optimize=True).reshape(
-            *shape
-        )
-        late_rows = self.tails[:, ::-1][:, : n_lags + 1]
-        at_end = np.einsum("ei,elj->lij", self.tails[:, -1], late_rows, optimize=True).reshape(*shape)
+        early_rows, late_rows = self.heads[:, : n_lags + 1], self.tails[:, ::-1][:, : n_lags + 1]
+        at_start = np.einsum("eli,ej->lij", early_rows, self.heads[:, 0], optimize=True)
+        at_end = np.einsum("ei,elj->lij", self.tails[:, -1], late_rows, optimize=True)
         sums = self.sums[: n_lags + 2]
         late, early = sums[:-1] - at_start, sums[:-1] - at_end
         back = np.empty_like(late)
@@ -183,8 +173,7 @@ class OpenEpisode:
         """Take the next rows."""
         kept = len(self.sums)
         added = lag_products(rows, kept)
-        border = np.concatenate([self.tail, rows[:kept]])
-        between = lag_products(border, kept)
+        between = lag_products(np.concatenate([self.tail, rows[:kept]]), kept)
         for part in (self.tail, rows[:kept]):
             between -= lag_products(part, kept)
         self.sums, self.windows = self.sums + added + between, self.windows.followed_by(rows)
@@ -255,8 +244,8 @@ class RunningProducts:
 
     def copy(self):
         """Another one that can go on on its own."""
-        other = RunningProducts(self.n_lags, self.origin)
-        vars(other).update(_closed=self._closed, _open=copy(self._open))
+        other = copy(self)
+        vars(other).update(_open=copy(self._open))
         return other
 
     def add(self, rows, starts, *, continues=False, forget=None, present=None):

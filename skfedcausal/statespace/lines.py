@@ -131,8 +131,7 @@ def _regression(X, Y):
     for k, column in enumerate(Y.T):
         rows = seen[:, k]
         if rows.sum() > X.shape[1]:
-            side = column[rows] - column[rows].mean()
-            out[:, k] = np.linalg.lstsq(X[rows], side, rcond=1e-10)[0]
+            out[:, k] = np.linalg.lstsq(X[rows], column[rows] - column[rows].mean(), rcond=1e-10)[0]
     return out
 
 
@@ -178,15 +177,13 @@ def found_periods(Y, rows):
     statistic of the latter is chi-squared of two degrees where there is no line. The level is divided by the
     number of sensors and frequencies.
     """
-    first = np.floor(rows.min())
-    places = np.round(rows - first).astype(int)
+    places = np.round(rows - np.floor(rows.min())).astype(int)
     series = np.zeros((places.max() + 1, Y.shape[1]))
     series[places] = np.nan_to_num(Y - np.nanmean(Y, axis=0))
     series = series[:, series.std(axis=0) > 0]
     periods: list[float] = []
     while len(periods) < TUNING.lines_most_periods:
-        period = _strongest(series)
-        if period is None:
+        if (period := _strongest(series)) is None:
             break
         periods.append(period)
         X = season_columns(np.arange(len(series)), period, overtones(period))
@@ -226,11 +223,8 @@ def _scores(y, frequencies):
     twice = _transform(np.ones((n - TUNING.lines_period_lags, 1)), 2 * frequencies)[:, 0]
     score = np.stack([both[:, 0].real, both[:, 0].imag], axis=1)
     shared = np.stack([both[:, 1:].real, both[:, 1:].imag], axis=1)
-    M = np.empty((len(frequencies), 2, 2))
-    M[:, 0, 0], M[:, 1, 1] = (
-        (n - TUNING.lines_period_lags + twice.real) / 2,
-        (n - TUNING.lines_period_lags - twice.real) / 2,
-    )
+    M, n_rows = np.empty((len(frequencies), 2, 2)), n - TUNING.lines_period_lags
+    M[:, 0, 0], M[:, 1, 1] = (n_rows + twice.real) / 2, (n_rows - twice.real) / 2
     M[:, 0, 1] = M[:, 1, 0] = twice.imag / 2
     M -= shared @ np.swapaxes(shared, 1, 2)
     M += 1e-9 * n * np.eye(2)
@@ -243,6 +237,5 @@ def _transform(series, frequencies):
     n, m = len(series), TUNING.lines_finer * (len(series) + TUNING.lines_period_lags)
     places = frequencies * m
     if len(frequencies) > 100 and np.allclose(places, np.round(places)):
-        whole = np.conj(np.fft.fft(series, m, axis=0))
-        return whole[np.round(places).astype(int) % m]
+        return np.conj(np.fft.fft(series, m, axis=0))[np.round(places).astype(int) % m]
     return np.exp(2j * np.pi * np.outer(frequencies, np.arange(n))) @ series

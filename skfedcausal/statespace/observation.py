@@ -10,7 +10,7 @@ known, :func:`sensor_noise` gives the noise R of the sensors; where they are not
 """
 
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -67,8 +67,7 @@ class Information:
     def matrices(self, rows=slice(None)):
         """Information matrix of each time step in `rows`, shape (n_rows, n_states, n_states)."""
         if self.index is None:
-            z = self.z[rows]
-            return np.broadcast_to(self.patterns[0], (len(z), *self.patterns[0].shape))
+            return np.broadcast_to(self.patterns[0], (len(self.z[rows]), *self.patterns[0].shape))
         return self.patterns[self.index[rows]]
 
 
@@ -328,7 +327,7 @@ def _profile(theta, G, C):
     J = C.T @ scaled
     W = np.linalg.solve(J, scaled.T).T
     P = -(W @ scaled.T)
-    P[_diagonal(len(P))] += 1 / R
+    P[np.diag_indices_from(P)] += 1 / R
     M = W.T @ (G @ W)
     with_states = P + 2 * (W @ np.linalg.solve(M, W.T))
     PG = P @ G
@@ -337,11 +336,6 @@ def _profile(theta, G, C):
     score = np.einsum("ij,ji->i", PG, with_states) - P.diagonal()
     fisher = P * with_states * (R[:, None] * R)
     return value, 0.5 * R * score, 0.25 * (fisher + fisher.T)
-
-
-@cache
-def _diagonal(n):
-    return np.diag_indices(n)
 
 
 def _scoring_step(theta, score, fisher, damping, low, high):
@@ -353,7 +347,7 @@ def _scoring_step(theta, score, fisher, damping, low, high):
     step = np.zeros_like(theta)
     if free.any():
         H = fisher[np.ix_(free, free)]
-        H[_diagonal(len(H))] += damping * (H.diagonal() + 1e-12 * max(H.trace(), np.finfo(float).tiny))
+        H[np.diag_indices_from(H)] += damping * (H.diagonal() + 1e-12 * max(H.trace(), np.finfo(float).tiny))
         step[free] = np.linalg.solve(H, score[free])
     step = np.minimum(np.maximum(step, -TUNING.observation_max_log_step), TUNING.observation_max_log_step)
     return np.minimum(np.maximum(theta + step, low), high) - theta

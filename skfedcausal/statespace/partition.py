@@ -123,8 +123,7 @@ class Partition:
 
 def slices_of(sizes):
     """Consecutive slices of given sizes."""
-    edges = np.cumsum([0, *sizes]).tolist()
-    return tuple(slice(*ends) for ends in pairwise(edges))
+    return tuple(slice(*ends) for ends in pairwise(np.cumsum([0, *sizes]).tolist()))
 
 
 def positions_of(units, slices):
@@ -186,8 +185,7 @@ def _elementwise_information(info, partition, family):
     rows, cols = np.divmod(np.where(padded, 0, family.pair_elements), partition.n_regressors)
     matrices = np.empty((*padded.shape, padded.shape[1]))
     for x, (i, j) in enumerate(zip(rows, cols, strict=True)):
-        products = info.V[:, j[:, None], j] * info.U[:, i, i[:, None]]
-        matrices[x] = products.real.mean(axis=0)
+        matrices[x] = (info.V[:, j[:, None], j] * info.U[:, i, i[:, None]]).real.mean(axis=0)
     matrices[padded[:, :, None] | padded[:, None, :]] = 0.0
     pair, element = np.nonzero(padded)
     matrices[pair, element, element] = 1.0

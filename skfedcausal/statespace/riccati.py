@@ -110,9 +110,15 @@ def adjoint_lyapunov(A, G):
 
 def filtered_covariance(P, J):
     """Covariance after the measurement, ``(P^-1 + J)^-1``, without inverting `P` or `J`. Both are (..., n, n)."""
-    n = P.shape[-1]
-    Pf = np.linalg.solve(np.eye(n) + P @ J, P)
+    Pf = np.linalg.solve(np.eye(P.shape[-1]) + P @ J, P)
     return (Pf + np.swapaxes(Pf, -1, -2)) / 2
+
+
+def filter_radius(A, J, Q):
+    """Spectral radius of a filter that has settled, by which it forgets from row to row; of several the largest."""
+    n = J.shape[-1]
+    P = predicted_covariance(A[..., :n], J, Q)
+    return float(spectral_radius(A[..., :n] @ np.linalg.inv(np.eye(n) + P @ J)).max())
 
 
 def _require_finite(**matrices):

@@ -72,8 +72,7 @@ def _product(left, right):
     total = np.zeros((left.shape[2], right.shape[2]), dtype=np.uint64)
     for place in range(3):
         for k in range(place + 1):
-            part = (left[k].T @ right[place - k]).astype(np.uint64)
-            total += part << np.uint64(TUNING.ring_limb * place)
+            total += (left[k].T @ right[place - k]).astype(np.uint64) << np.uint64(TUNING.ring_limb * place)
     return total
 
 

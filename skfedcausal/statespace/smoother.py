@@ -18,22 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import kalman
 from .episodes import episodes
 from .inputs import input_term
-from .kalman import (
-    Covariances,
-    chunks,
-    covariance_rows,
-    covariance_schedule,
-    driven_recurrence,
-    filtered_states,
-    initial_mean,
-    log_density_terms,
-    log_likelihood_terms,
-    predicted_means,
-    predicted_states,
-    step_drive,
-)
 from .riccati import stationary_covariance
 from .tuning import TUNING
 
@@ -101,7 +88,7 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
     `z`, `exogenous` (n_samples, n) and `inputs` (n_samples, k); A, Q, P0 and J are (n, n).
     """
     longest = max(stop - start for start, stop in episodes(starts, len(z)))
-    schedule = covariance_schedule(A, Q, J, P0, max_steps=longest)
+    schedule = kalman.covariance_schedule(A, Q, J, P0, max_steps=longest)
     found = Smoothed(len(z), len(A), inputs, keep)
     levels, steps = None, _transient_steps(schedule, longest)
     found.n_steps = len(steps)
@@ -111,16 +98,16 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
     for start, stop in episodes(starts, len(z)):
         rows = slice(start, stop)
         known = None if exogenous is None else exogenous[rows]
-        filtered = filtered_states(schedule, (z[rows], None), exogenous=known)
-        predicted = predicted_states(A, filtered, exogenous=known)
+        filtered = kalman.filtered_states(schedule, (z[rows], None), exogenous=known)
+        predicted = kalman.predicted_states(A, filtered, exogenous=known)
         level = np.zeros(len(A))
         if levels is not None:
             response = levels.response[: stop - start]
-            level = levels.of(z[rows] - predicted @ J, is_only=len(starts) == 1)
+            level = levels.of(z[rows] - predicted @ J)
             settled = np.minimum(np.arange(stop - start), len(response) - 1)
             predicted += (response @ level)[settled]
         total = predicted + level
-        found.value += float(log_likelihood_terms(schedule, z[rows], 0.0, total).sum())
+        found.value += float(kalman.log_likelihood_terms(schedule, z[rows], 0.0, total).sum())
         found.n_steps += min(schedule.n_transient, stop - start)
         back = _backward(schedule, z[rows] - total @ J, steps)
         found.n_steps += len(back.before) // TUNING.smoother_light
@@ -138,16 +125,13 @@ def _level_response(schedule, n_samples):
     """Response of the predicted states to a unit level of each state until it settles, (k, n, n)."""
     A, J = schedule.A, schedule.J
     n = len(A)
-    H = np.zeros((n, n))
-    response: list[np.ndarray] = []
+    response = [np.zeros((n, n))]
     while len(response) < n_samples:
-        response.append(H)
-        _, Pf = schedule.at(len(response) - 1)
-        new = A @ (H - Pf @ J @ (H + np.eye(n)))
-        change = np.abs(new - H).max()
-        H = new
-        if len(response) > schedule.n_transient and change <= _SETTLED * (1 + np.abs(H).max()):
+        t, H = len(response) - 1, response[-1]
+        new = A @ (H - schedule.at(t)[1] @ J @ (H + np.eye(n)))
+        if t >= schedule.n_transient and np.abs(new - H).max() <= _SETTLED * (1 + np.abs(new).max()):
             break
+        response.append(new)
     return np.array(response)
 
 
@@ -166,10 +150,8 @@ class _Levels:
         weights = np.swapaxes(H, 1, 2) @ (np.eye(len(J)) - JPf)
         return weights, np.cumsum(weights @ J @ H, axis=0)
 
-    def of(self, residual, is_only):
+    def of(self, residual):
         """Maximum-likelihood level from the information innovations of an episode without one."""
-        if is_only:  # nothing to share
-            return _level(self._schedule, residual, self.response)
         weights, sums = self._of_rows
         k, n_samples = min(len(weights), len(residual)), len(residual)
         normal, right = sums[k - 1], np.einsum("tij,tj->i", weights[:k], residual[:k])
@@ -177,25 +159,6 @@ class _Levels:
             normal = normal + (n_samples - k) * (sums[k - 1] - sums[k - 2] if k > 1 else sums[0])
             right = right + weights[-1] @ residual[k:].sum(axis=0)
         return _solved(normal, right)
-
-
-def _level(schedule, residual, response):
-    """Maximum-likelihood level from the information innovations of the record without one.
-
-    `residual` is (n_samples, n), `response` (k, n, n), the level (n,).
-    """
-    J, (n_samples, n) = schedule.J, residual.shape
-    settled = len(response)  # from where all rows are alike
-    rests = [(1, rest) for rest in residual[:settled]]
-    if settled < n_samples:
-        rests.append((n_samples - settled, residual[settled:].sum(axis=0)))
-    normal, right = np.zeros((n, n)), np.zeros(n)
-    for t, (count, rest) in enumerate(rests):
-        _, Pf = schedule.at(t)
-        H = response[min(t, settled - 1)] + np.eye(n)
-        normal += count * (H.T @ (J - J @ Pf @ J) @ H)
-        right += H.T @ (rest - J @ (Pf @ rest))
-    return _solved(normal, right)
 
 
 def _solved(normal, right):
@@ -242,7 +205,7 @@ def _backward(schedule, residual, steps):
     r, N, N_sum, before = np.zeros(n), np.zeros((n, n)), np.zeros((n, n)), []
     if first < n_samples:
         drive = (residual[first:][::-1], np.eye(n) - J @ Pf)
-        scores[first:] = driven_recurrence(step.T, drive)[::-1]
+        scores[first:] = kalman.driven_recurrence(step.T, drive)[::-1]
         np.dot(scores[first:], schedule.predicted[-1], out=pushed[first:])
         r = scores[first]
     for t in range(n_samples - first):
@@ -292,7 +255,7 @@ def smooth_varying(
     """
     found = Smoothed(len(z), len(A), inputs, keep)
     for start, stop in episodes(starts, len(z)):
-        rows = chunks(start, stop, len(A), n_bytes)
+        rows = kalman.chunks(start, stop, len(A), n_bytes)
         episode = _Episode(A, Q, P0, z, matrices, exogenous, intercept, rows)
         if found.keeps_states_alone:
             episode.smooth(found)
@@ -300,15 +263,6 @@ def smooth_varying(
             episode.backward(found, inputs)
         found.levels.append(episode.level)
     return found
-
-
-class _Chunk(NamedTuple):
-    """Rows of an episode that were filtered together: of the record, and where wanted of a unit level of each state."""
-
-    covariances: Covariances
-    means: np.ndarray  # (n_rows, n, k), predicted
-    next_mean: np.ndarray  # (n, k)
-    next_cov: np.ndarray  # (n, n)
 
 
 class _Episode:
@@ -319,7 +273,7 @@ class _Episode:
         self._exogenous, self._intercept, self._stop = exogenous, intercept, pieces[-1].stop
         n = len(A)
         self._chunks = pieces
-        mean, cov = initial_mean(exogenous, pieces[0].start, n), P0
+        mean, cov = kalman.initial_mean(exogenous, pieces[0].start, n), P0
         if intercept:
             mean = np.concatenate([mean, np.zeros((n, n))], axis=1)
         self._starts = []
@@ -338,15 +292,19 @@ class _Episode:
         self.level = np.linalg.lstsq(normal, right, rcond=1e-12)[0] if intercept else np.zeros(n)
 
     def _filter(self, rows, mean, cov):
-        """The `_Chunk` of some rows that the predicted mean (n, k) and covariance (n, n) come before."""
-        covariances, following = covariance_rows(self._A, self._Q, self._matrices(rows), cov)
-        z, drive = self._z[rows][..., None], step_drive(self._exogenous, rows, self._stop)
+        """Covariances and predicted means (n_rows, n, k) of rows that a mean (n, k) and covariance (n, n) come before.
+
+        The means are of the record, and where wanted of a unit level of each state. The mean and covariance before
+        the next row follow.
+        """
+        covariances, following = kalman.covariance_rows(self._A, self._Q, self._matrices(rows), cov)
+        z, drive = self._z[rows][..., None], kalman.step_drive(self._exogenous, rows, self._stop)
         if self._intercept:
             z = np.concatenate([z, -covariances.J], axis=2)
             if drive is not None:
                 drive = np.concatenate([drive, np.zeros_like(covariances.J)], axis=2)
-        means, mean = predicted_means(covariances, z, mean, drive)
-        return _Chunk(covariances, means, mean, following)
+        means, mean = kalman.predicted_means(covariances, z, mean, drive)
+        return covariances, means, mean, following
 
     def backward(self, found, inputs):
         """Accumulate value and gradients from the last row to the first."""
@@ -354,7 +312,7 @@ class _Episode:
         r, N = np.zeros(n), np.zeros((n, n))
         for rows, covariances, deviation, total in self._pieces_backwards():
             is_last = rows is self._chunks[-1]
-            found.value += float(log_density_terms(covariances, self._z[rows], total).sum())
+            found.value += float(kalman.log_density_terms(covariances, self._z[rows], total).sum())
             residual = self._z[rows] - np.einsum("tij,tj->ti", covariances.J, total)
             scores = _scores(covariances, residual, r, N)
             r, N = scores.before[0], scores.before_N[0]
@@ -384,8 +342,7 @@ class _Episode:
         """Rows of each chunk from the last one on, covariances, means less the level and with it."""
         for k in range(len(self._chunks) - 1, -1, -1):
             rows, is_last = self._chunks[k], k == len(self._chunks) - 1
-            chunk = self._last if is_last else self._filter(rows, *self._starts[k])
-            covariances, means = chunk.covariances, chunk.means
+            covariances, means, *_ = self._last if is_last else self._filter(rows, *self._starts[k])
             deviation = means[..., 0] + means[..., 1:] @ self.level if self._intercept else means[..., 0]
             yield rows, covariances, deviation, deviation + self.level
 

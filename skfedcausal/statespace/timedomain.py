@@ -16,9 +16,9 @@ import numpy as np
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum, input_term
 from .kalman import filter_rows
-from .matrices import check_time, hermitian, spectral_radius
+from .matrices import check_time, hermitian
 from .partition import diagonal_blocks
-from .riccati import adjoint_lyapunov, predicted_covariance, stationary_covariance
+from .riccati import adjoint_lyapunov, filter_radius, stationary_covariance
 from .smoother import smooth
 from .tuning import TUNING
 from .whittle import frequencies_of_states, midpoints, transfer
@@ -56,13 +56,9 @@ class TimeDomainLikelihood:
         self._z, self._matrices, self._regimes = z, matrices, regimes
         self._n_frequencies, self._n_steps = n_frequencies, len(z)
         self._inputs = KnownInputs() if inputs is None else inputs
-        self._settings = {
-            "J": regimes[0][1] if is_constant else None,
-            "starts": starts,
-            "inputs": self._inputs.series,
-            "spread": self._inputs.spread,
-            "intercept": levels,
-        }
+        J = regimes[0][1] if is_constant else None
+        self._settings = {"J": J, "starts": starts, "intercept": levels}
+        self._settings |= {"inputs": self._inputs.series, "spread": self._inputs.spread}
 
     @property
     def work(self):
@@ -106,8 +102,7 @@ class TimeDomainLikelihood:
         n = len(Q)
         A, B = A[:, :n], A[:, n:]
         frequencies = midpoints(frequencies_of_states(A, self._n_frequencies))
-        rotation = np.exp(1j * frequencies)[:, None, None]
-        inverse = np.linalg.inv(transfer(A, rotation))
+        inverse = np.linalg.inv(transfer(A, np.exp(1j * frequencies)[:, None, None]))
         H = inverse @ Q
         states = H @ hermitian(inverse)
         driven = DrivenSpectrum(self._inputs.moments, n, frequencies).at(A, B) if B.shape[1] else None
@@ -154,9 +149,8 @@ def score_contributions(A, Q, z, matrices, *, J, starts=(0,), known=None, spread
 
 def steps_remembered(A, Q, J):
     """Rows over which derivatives go back: as long as the filter remembers."""
-    P = predicted_covariance(A, J, Q)
-    radius = float(spectral_radius(A @ np.linalg.inv(np.eye(len(Q)) + P @ J)))
-    return min(int(np.ceil(np.log(_FORGOTTEN) / np.log(max(radius, 1e-6)))), TUNING.timedomain_most_steps)
+    n_steps = np.log(_FORGOTTEN) / np.log(max(filter_radius(A, J, Q), 1e-6))
+    return min(int(np.ceil(n_steps)), TUNING.timedomain_most_steps)
 
 
 @dataclass(frozen=True)

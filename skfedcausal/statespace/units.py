@@ -35,8 +35,7 @@ def errors_in_variables(G0, G1, N):
     A = np.swapaxes(np.linalg.solve(G0, np.swapaxes(G1, -1, -2)), -1, -2)
     A[..., :p] = cap_radius(A[..., :p], TUNING.units_start_radius)
     carried = A @ G0 @ np.swapaxes(A, -1, -2)
-    Q = floor_eigenvalues(G0[..., :p, :p] - carried, 0.1 * TUNING.units_start_floor * scale)
-    return A, Q
+    return A, floor_eigenvalues(G0[..., :p, :p] - carried, 0.1 * TUNING.units_start_floor * scale)
 
 
 def unit_information(info, basis):
@@ -53,8 +52,7 @@ def unit_information(info, basis):
     half = np.einsum("...cabd,kab->...kcd", UU, basis)
     QQ = 0.5 * np.einsum("...kcd,ldc->...kl", half, basis)
     top = np.concatenate([AA, AQ], axis=-1)
-    bottom = np.concatenate([np.swapaxes(AQ, -1, -2), QQ], axis=-1)
-    return np.concatenate([top, bottom], axis=-2)
+    return np.concatenate([top, np.concatenate([np.swapaxes(AQ, -1, -2), QQ], axis=-1)], axis=-2)
 
 
 def _element_products(x, y):
@@ -121,8 +119,7 @@ def _scoring_step(likelihood, current, A, Q, basis, free):
     step[..., chosen] = np.linalg.solve(square, gradient[..., chosen, None])[..., 0]
     gain = (step * gradient).sum(axis=-1)
     step_A = step[..., :n_coefficients].reshape(A.shape)
-    step_Q = np.einsum("...k,kab->...ab", step[..., n_coefficients:], basis)
-    return step_A, step_Q, gain
+    return step_A, np.einsum("...k,kab->...ab", step[..., n_coefficients:], basis), gain
 
 
 def _line_search(likelihood, current, A, Q, step_A, step_Q, n_halvings=12):
@@ -180,8 +177,7 @@ def slow_start(scores, present, N, starts, period, n_lags):
     rows = np.concatenate(chosen)
     own = scores[rows]
     mask = np.repeat(present[rows, None], own.shape[1], axis=1)
-    sums = lag_covariances(own, range(n_lags + 2), first, mask)
-    moments = TransitionMoments.from_sums(sums, own, first)
+    moments = TransitionMoments.from_sums(lag_covariances(own, range(n_lags + 2), first, mask), own, first)
     fit = fit_units(moments.blocks([slice(0, own.shape[1])]), N[None])
     A = cap_radius(fractional_matrix_power(fit.A[0], 1 / period).real, _MAX_RADIUS)
     states = stationary_covariance(fit.A[0], fit.Q[0])

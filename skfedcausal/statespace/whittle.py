@@ -106,8 +106,7 @@ class WhittleLikelihood:
         n = Q.shape[-1]
         late, cross, back, early = (x[..., chosen, :, :] for x in (self._late, self._cross, self._back, self._early))
         Z, ZN = _filters(A, self.N, self._rotation[chosen])
-        Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
-        X, logdet = definite_inverses(Phi)
+        X, logdet = definite_inverses(Q[..., None, :, :] + ZN @ hermitian(Z))
         A = A[..., None, :, :]
         early = cross - _real_times(A, early)  # residuals with the regressors
         residual = late - hermitian(_real_times(A, back)) - _real_times(A, hermitian(early))
@@ -132,9 +131,8 @@ class WhittleLikelihood:
         for size, units in partition.groups.items():
             rows = partition.padded[units, :size]
             own = rows[:, :, None], rows[:, None, :]
-            U[units, :, :size, :size], H[units, :, :size, :size] = self._inverse_and_filter(
-                A[own], Q[own], self.N[own], rotation
-            )
+            at = units, slice(None), slice(size), slice(size)
+            U[at], H[at] = self._inverse_and_filter(A[own], Q[own], self.N[own], rotation)
         return SpectralInformation(U, H, None if S is None else diagonal_blocks(S[..., :n, :n], partition))
 
     def _of_states(self, A, n, n_later=0):
@@ -151,8 +149,7 @@ class WhittleLikelihood:
     def _inverse_and_filter(self, A, Q, N, rotation):
         """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n)."""
         (Z, ZN), Q = _filters(A, N, rotation), Q[..., None, :, :]
-        Phi = Q + ZN @ hermitian(Z)
-        return definite_inverses(Phi)[0], np.linalg.solve(Z, np.broadcast_to(Q, Z.shape))
+        return definite_inverses(Q + ZN @ hermitian(Z))[0], np.linalg.solve(Z, np.broadcast_to(Q, Z.shape))
 
 
 def _filters(A, N, rotation):

@@ -19,7 +19,7 @@ from skfedcausal.server.likelihood import LikelihoodServer
 from skfedcausal.server.links.answers import screen
 from skfedcausal.server.links.grades import VALUES
 from skfedcausal.server.links.tables import COLUMNS
-from skfedcausal.server.prediction import PlantFilter, smooth_plant
+from skfedcausal.server.prediction import PlantFilter, smooth_record
 
 from ..statespace._reference import with_gaps
 from ._reference import coupled_plant
@@ -318,7 +318,7 @@ def test_smoothed_replies_come_from_the_unshrunk_plant():
     server = LikelihoodServer().fit(messages)
     replies = server.smoothed(messages)
     record = JointRecord.from_messages(messages)
-    states, covariances = smooth_plant(server.unshrunk_transition_, server.process_cov_, record)
+    states, covariances, _ = smooth_record(server.unshrunk_transition_, server.process_cov_, record)
     for k, (name, rows) in enumerate(server.state_slices_.items()):
         np.testing.assert_array_equal(replies[name].states, states[:, rows])
         np.testing.assert_array_equal(replies[name].covariances, covariances[k])

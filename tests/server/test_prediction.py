@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.prediction import PlantFilter, smooth_plant
+from skfedcausal.server.prediction import PlantFilter, smooth_record
 
 from ..statespace._reference import (
     assert_within,
@@ -82,7 +82,7 @@ def test_predictions_do_not_depend_on_the_future(missing):
 def test_smoothed_states_are_those_given_the_whole_record_around_each_episodes_level(missing):
     coupled, Y, _ = example(missing)
     record = coupled.record(Y, STARTS)
-    states, covariances = smooth_plant(coupled.plant.A, coupled.plant.Q, record)
+    states, covariances, _ = smooth_record(coupled.plant.A, coupled.plant.Q, record)
     centred = Y.copy()
     for rows in (slice(0, 9), slice(9, 16)):
         level = generalised_least_squares(coupled.plant, Y[rows])[0]

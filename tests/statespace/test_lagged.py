@@ -25,15 +25,20 @@ from skfedcausal.statespace.lagged.kernels import (
     Channel,
     ChannelEvidence,
     Nuisance,
+    PriorCoordinates,
     efficient,
     kernel_root,
-    posterior,
     swept,
 )
 from skfedcausal.statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from skfedcausal.statespace.whittle import WhittleLikelihood
 
 pytestmark = pytest.mark.medium
+
+
+def posterior(G, b, channels, scales, decays):
+    return PriorCoordinates(G, b, channels, decays).posterior(scales)
+
 
 N_LAGS, MEMORY, N, K = 4, 6, 3, 2
 
@@ -96,7 +101,7 @@ def test_the_cost_of_a_value_does_not_depend_on_the_length_of_the_record():
     coefficients, Q, noise = plant()
     short, long = (LaggedLikelihood(LagSums.of(rows, (0,), N_LAGS, MEMORY), noise) for rows in (x[:500], x))
     assert short.n_fft == long.n_fft
-    assert short.ends[0].rows.shape == long.ends[0].rows.shape
+    assert short.ends[0].spectrum.shape == long.ends[0].spectrum.shape
     assert np.isfinite(long.evaluate(coefficients[..., :N], Q).value)
 
 
@@ -390,7 +395,7 @@ def test_a_channel_alone_has_the_evidence_of_the_whole():
     channels, X, y = quadratic()
     scales, decays = np.array([0.3, 2.0]), np.array([3, 4])
     G, b = X.T @ X, X.T @ y
-    S, q = efficient(G, b, channels, scales, decays, 0)
+    S, q = efficient(G, b, channels, scales, decays, np.arange(len(channels)) == 0)
     (values,) = ChannelEvidence(S, q, 2)(kernel_root(5, 3)[None])
     at = [3, 25]
     whole = [posterior(G, b, channels, np.array([CHANNEL_SCALES[k], 2.0]), decays).log_evidence for k in at]

@@ -20,11 +20,11 @@ class _AnyPlantFilter(PlantFilter):
     """
 
     def _first_covariance(self):
-        slices = self._record.partition.slices
-        joined = self._A[~self._record.partition.block_diagonal].any()
+        slices = self.record.partition.slices
+        joined = self.A[~self.record.partition.block_diagonal].any()
         groups = [slice(None)] if joined else slices
-        information = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
-        parts = [(self._A[rows, rows], self._Q[rows, rows], information[rows, rows]) for rows in groups]
+        information = self.record.block_diagonal([part.patterns[0] for part in self.record.parts])
+        parts = [(self.A[rows, rows], self.Q[rows, rows], information[rows, rows]) for rows in groups]
         return block_diag(*[_stationary(A, Q, partial(predicted_covariance, A, J, Q)) for A, Q, J in parts])
 
 
@@ -55,7 +55,7 @@ class ServerPrediction(_AnyPlantFilter):
     @property
     def predicted(self):
         """``h_s[t] = A h_hat_c[t-1] + B u[t-1]``, zero in an episode's first row; shape (n_samples, n)."""
-        carried, exogenous = self.carried(self._A), self._exogenous
+        carried, exogenous = self.carried(self.A), self._exogenous
         return carried if exogenous is None else carried + exogenous
 
 

@@ -114,8 +114,7 @@ class Comparison:
         rng, n_draws = np.random.default_rng(0), int(np.clip(_DRAWS // len(self.units), *_DRAWS_OF_A_UNIT))
         drawn: dict[str, list] = {LINK: [], GAP: [], OWN: []}
         for unit in self.units:
-            draws = unit.tests.null_draws(rng, n_draws)
-            for cause, minima in unit.minima(draws, exact=True).items():
+            for cause, minima in unit.minima(unit.tests.null_draws(rng, n_draws), exact=True).items():
                 drawn[_family(plant, unit.unit, cause)].append(minima)
         self.n_tests = {family: effective_tests(found) for family, found in drawn.items() if found}
         self._judge()
@@ -224,10 +223,8 @@ def _table(names, comparison, p_adjusted, alpha):
             rows.append(_row(names[cause], names[unit.unit], False, Change("unchanged", 0.0, 0.0), 1.0, 1.0))
         for cause in sorted(unit.log_p):
             adjusted = p_adjusted[unit.unit, cause]
-            change = unit.changes.get(cause)
-            if change is None:
-                change = _unchanged(comparison, unit, cause, alpha)
-            p_value, is_changed = float(np.exp(unit.log_p[cause])), cause in unit.changes
+            is_changed, p_value = cause in unit.changes, float(np.exp(unit.log_p[cause]))
+            change = unit.changes[cause] if is_changed else _unchanged(comparison, unit, cause, alpha)
             rows.append(_row(names[cause], names[unit.unit], is_changed, change, p_value, adjusted))
     table = pd.DataFrame(rows, columns=COLUMNS)
     explained = {names[unit.unit] for unit in units if set(unit.changes) - {unit.unit}}
@@ -253,9 +250,8 @@ def _unchanged(comparison, unit, cause, alpha):
         n_known = int(unit.tests.innovations.ranks.sum())
         if not n_known:
             return Change("cannot tell", 1.0, np.nan)
-        is_shown = stats.chi2.isf(level, n_known) <= TUNING.compared_own_change * stats.chi2.isf(
-            stats.norm.cdf(TUNING.compared_sure), n_known
-        )
+        sure = stats.chi2.isf(stats.norm.cdf(TUNING.compared_sure), n_known)
+        is_shown = stats.chi2.isf(level, n_known) <= TUNING.compared_own_change * sure
         return Change("unchanged" if is_shown else "cannot tell", 1.0, float(np.sqrt(left / n_known)))
     if family == LINK:
         kernel = plant.kernel(effect, cause)
@@ -267,9 +263,6 @@ def _unchanged(comparison, unit, cause, alpha):
     block = unit.responses.block(1, plant.partition.slices[cause])
     usual = plant.of_strength(effect, cause, plant.usual_strength(TUNING.compared_visible))
     added = float(np.sum(np.einsum("rij,rij->ij", block, block) * usual**2))
-    share = USUAL_LAGS / plant.n_lags
-    is_shown = (
-        unit.tests.shown(added, left)
-        >= (np.sqrt(stats.chi2.isf(share * level, usual.size)) + TUNING.compared_sure) ** 2
-    )
+    root = np.sqrt(stats.chi2.isf(USUAL_LAGS / plant.n_lags * level, usual.size))
+    is_shown = unit.tests.shown(added, left) >= (root + TUNING.compared_sure) ** 2
     return Change("unchanged" if is_shown else "cannot tell", 0.0, 0.0)

@@ -29,9 +29,8 @@ class Group:
     kinds: tuple[str, ...]
     shifts: np.ndarray  # (n_hypotheses,): lags moved by, or the lag of a new link
     regressors: np.ndarray  # (n_rows, n_hypotheses, c): of the white innovations, rows of the record by directions
-    known: (
-        np.ndarray
-    )  # (n_rows, n_hypotheses): what coefficients that the plant left out added to the record it is from
+    # (n_rows, n_hypotheses): what coefficients that the plant left out added to the record it is from
+    known: np.ndarray
     sides: np.ndarray  # (n_hypotheses,): sign of the only coefficient, zero where either is looked for
     shares: np.ndarray  # (n_hypotheses,), of the chance of a false report of its cause
 
@@ -122,9 +121,8 @@ def _of_gap(unit, cause, responses, plant, fixed):
 def shifted(kernel, shift, n_lags):
     """Coefficients (q, p, c) that act `shift` rows later, for `n_lags` lags."""
     moved = np.zeros((n_lags, *kernel.shape[1:]))
-    for lag in range(len(kernel)):
-        if 0 <= lag + shift < n_lags:
-            moved[lag + shift] = kernel[lag]
+    kept = kernel[max(-shift, 0) : max(n_lags - shift, 0)]
+    moved[max(shift, 0) :][: len(kept)] = kept
     return moved
 
 

@@ -98,8 +98,7 @@ class UnitResponses:
 
     def block(self, lag, cols):
         """Regressors of the elements of a block at a lag, (n_rows, p, n_cols)."""
-        late = _before(self._errors[..., cols], self._innovations.starts, lag - 1)
-        return self._seen(late)
+        return self._seen(_before(self._errors[..., cols], self._innovations.starts, lag - 1))
 
     def kernel(self, lags, cols):
         """Regressor of coefficients ``lags[k]`` (n_lags, p, n_cols) at the lags from one on, (n_rows,)."""

@@ -31,11 +31,8 @@ class LearnedPlant:
 
     def causes(self, unit):
         """The other units that may act on one."""
-        kept_out = {unit, *self.known_not_to_act(unit)}
-        units = (
-            range(self.partition.n_units) if self.pairs is None else np.flatnonzero(self._number[unit] >= 0).tolist()
-        )
-        return [n for n in units if n not in kept_out]
+        kept_out = self.known_not_to_act(unit)
+        return [n for n in np.flatnonzero(self._number[unit] >= 0).tolist() if n not in kept_out]
 
     def known_not_to_act(self, unit):
         """The other units that may not."""
@@ -84,9 +81,8 @@ class LearnedPlant:
     def of_strength(self, effect, cause, strength):
         """Size of each element, (p, p_cause), of a block whose elements share a strength evenly."""
         rows, cols = self.partition.slices[effect], self.partition.slices[cause]
-        block = np.full((rows.stop - rows.start, cols.stop - cols.start), 1.0)
         sizes = np.outer(np.diag(self.scale)[rows], 1 / np.diag(self.scale)[cols])
-        return strength * sizes / np.sqrt(block.size)
+        return strength * sizes / np.sqrt(sizes.size)
 
     def left_out(self, effect, cause):
         """What the record of the plant says of a block outside of it, flat, in the units' own states: and how surely.
@@ -145,19 +141,13 @@ def changed_run(plant, changes, filter_of):
 
     A change that leaves no stable plant is left out: a filter begins with the states' stationary spread.
     """
-    rows, runs, lags = [0], [filter_of(plant.A)], plant.A
+    lags_from, lags = {0: plant.A}, plant.A  # by row
     for (effect, cause), change in sorted(changes.items(), key=lambda item: item[1].since):
         changed = with_kernel(lags, plant.partition, effect, cause, change.kernel)
-        if spectral_radius(companion(np.hstack(list(changed)), len(changed))) >= 1 - 1e-6:
-            continue
-        lags, since = changed, int(change.since)
-        if since == rows[-1]:
-            runs[-1] = filter_of(lags)
-        else:
-            rows.append(since)
-            runs.append(filter_of(lags))
-    run = runs[0]
-    return run if len(runs) == 1 else ChangingRun(rows, runs, len(run.filtered))
+        if spectral_radius(companion(np.hstack(list(changed)), len(changed))) < 1 - 1e-6:
+            lags = lags_from[int(change.since)] = changed
+    runs = [filter_of(lags) for lags in lags_from.values()]
+    return runs[0] if len(runs) == 1 else ChangingRun([*lags_from], runs, len(runs[0].filtered))
 
 
 def with_kernel(lags, partition, effect, cause, kernel):

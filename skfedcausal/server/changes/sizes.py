@@ -102,10 +102,8 @@ def _fitted(plant, unit, cause, directions, row):
 
 def _moved(plant, unit, cause, kernel, row, shifts):
     """The likeliest of some moves of a link together with its own scale, and their directions: one, or none."""
-    moves = []
-    for shift in shifts:
-        directions = kernel, shifted(kernel, shift, len(kernel))
-        moves.append((_fitted(plant, unit, cause, directions, row), directions))
+    ways = [(kernel, shifted(kernel, shift, len(kernel))) for shift in shifts]
+    moves = [(_fitted(plant, unit, cause, directions, row), directions) for directions in ways]
     return sorted(moves, key=lambda move: -move[0].gain)[:1]
 
 
@@ -113,27 +111,17 @@ def named(plant, effect, cause, change):
     """The change of a link with gains, delays and the verdict that its coefficients give."""
     before, kernel = plant.kernel(effect, cause), change.kernel
     gain_after = plant.strength(effect, cause, kernel)
-    sizes = [plant.strength(effect, cause, block) for block in kernel]
-    lag_after = float(1 + np.argmax(sizes))
+    lag_after = float(1 + np.argmax([plant.strength(effect, cause, block) for block in kernel]))
     if not before.any():
         return replace(change, verdict="new", gain_after=gain_after, delay_after=lag_after)
     gain_before, lag_before = plant.strength(effect, cause, before), float(plant.first_lag(effect, cause))
-    share, moved = gain_after / gain_before, lag_after != lag_before
-    if (
-        moved and len(change.directions) == 2 and share >= TUNING.sizes_lost
-    ):  # what is left at the old lag is not its gain
+    share, moved = gain_after / gain_before, lag_after != lag_before and len(change.directions) == 2
+    if moved and share >= TUNING.sizes_lost:  # what is left at the old lag is not its gain
         gain_after, verdict = plant.strength(effect, cause, kernel[int(lag_after) - 1]), "delayed"
     else:
         verdict = "lost" if share < TUNING.sizes_lost else "weaker" if share < 1 else "stronger"
-    delay = np.nan if verdict == "lost" else lag_after
-    return replace(
-        change,
-        verdict=verdict,
-        gain_before=gain_before,
-        gain_after=gain_after,
-        delay_before=lag_before,
-        delay_after=delay,
-    )
+    delays = {"delay_before": lag_before, "delay_after": np.nan if verdict == "lost" else lag_after}
+    return replace(change, verdict=verdict, gain_before=gain_before, gain_after=gain_after, **delays)
 
 
 def change_of_unit(unit, Z, row):

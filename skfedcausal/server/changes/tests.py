@@ -1,6 +1,7 @@
 """Tests of what may have changed in the rows of one unit, from every start, and their size under no change."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -16,9 +17,8 @@ VARIANCE = "variance"
 def window_starts(n_samples):
     """Rows from which a change is supposed to hold, to the end."""
     last = max(n_samples - TUNING.tests_fewest_rows, 0)
-    return np.unique(
-        np.linspace(0, last, min(TUNING.tests_n_windows, 1 + last // (TUNING.tests_fewest_rows // 2))).astype(int)
-    )
+    n_windows = min(TUNING.tests_n_windows, 1 + last // (TUNING.tests_fewest_rows // 2))
+    return np.unique(np.linspace(0, last, n_windows).astype(int))
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,13 @@ class UnitTests:
         they are draws, in which the learned plant has no errors.
         """
         one = white.reshape(len(white), -1)
-        counts, squares = self._variances(one)
+        counts = np.cumsum(np.add.reduceat(self.innovations.ranks, self.starts)[::-1])[::-1].astype(float)
+        squares = np.add.reduceat(one**2, self.starts * self.n_states, axis=0)
+        squares = np.cumsum(squares[::-1], axis=0)[::-1]  # like numbers of innovations from every start
         learned = np.inf if exact else float(self.n_learned * self.n_states)
         found = [self._of_group(group, one, counts, squares, learned) for group in self.groups]
         found.append(self._of_variance(one, counts, squares, learned)[:, None])
         return [x.reshape(*x.shape[:2], *white.shape[1:]) for x in found]
-
-    def _suffix(self, products):
-        """Sums over the rows from every start of products (n_rows, ...)."""
-        edges = self.starts * self.n_states
-        sums = np.add.reduceat(products, edges, axis=0)
-        return np.cumsum(sums[::-1], axis=0)[::-1]
-
-    def _variances(self, white):
-        """Numbers of innovations from every start, and sums of their squares."""
-        counts = np.add.reduceat(self.innovations.ranks, self.starts)
-        return np.cumsum(counts[::-1])[::-1].astype(float), self._suffix(white**2)
 
     def shown(self, squares_of_change, left):
         """Noncentrality of the test of a change that adds so much to the squares, all along the record."""
@@ -97,8 +88,7 @@ class UnitTests:
         return np.where(enough[:, None, None], weighed, 0.0)
 
     def _gram(self, Z):
-        edges = np.append(self.starts * self.n_states, len(Z))
-        pieces = zip(edges[:-1], edges[1:], strict=True)
+        pieces = pairwise([*(self.starts * self.n_states), len(Z)])
         own = np.array([np.einsum("rhc,rhd->hcd", Z[a:b], Z[a:b], optimize=True) for a, b in pieces])
         G = np.cumsum(own[::-1], axis=0)[::-1]
         size = np.trace(G, axis1=-2, axis2=-1)[..., None, None] / Z.shape[2]
@@ -106,8 +96,8 @@ class UnitTests:
 
     def _suffix_of(self, z, white):
         """``z' white`` over the rows from every start, (n_starts, c, n_series)."""
-        edges = np.append(self.starts * self.n_states, len(z))
-        own = np.array([z[a:b].T @ white[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)])
+        pieces = pairwise([*(self.starts * self.n_states), len(z)])
+        own = np.array([z[a:b].T @ white[a:b] for a, b in pieces])
         return np.cumsum(own[::-1], axis=0)[::-1]
 
     def _of_variance(self, white, counts, squares, learned):

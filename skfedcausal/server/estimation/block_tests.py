@@ -77,8 +77,7 @@ def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=No
         gathered = scoring.whitened(half).T.reshape(*at.shape, -1)  # (pairs, e, free)
         gathered[padded] = 0.0
         score = gradient.ravel()[at] - gathered @ whitened_gradient
-        rest = own[pairs] - gathered @ np.swapaxes(gathered, 1, 2)
-        inverse, known = _inverses(rest)
+        inverse, known = _inverses(own[pairs] - gathered @ np.swapaxes(gathered, 1, 2))
         covariance[pairs] = inverse / scoring.n_samples
         estimate[pairs] = np.einsum("xij,xj->xi", known, score)
     scoring.forget()

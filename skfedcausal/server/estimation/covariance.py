@@ -97,13 +97,12 @@ class ScoreProducts:
             inside = np.hstack([grad_A[:, free.rows, free.cols], covariance])
             self.inside += inside.T @ inside
             self.mixed += flat.T @ inside
-            for kind in blocks:
-                for pair, at in enumerate(elements[kind]):
-                    self.own[kind][pair] += flat[:, at].T @ flat[:, at]
-                    if weighed:
-                        metric = blocks[kind].covariance[pair]
-                        squared = np.einsum("ti,ij,tj->t", flat[:, at], metric, flat[:, at])
-                        self.sizes[kind][pair] += squared.sum(), (squared**2).sum()
+            for kind, at in elements.items():
+                own = np.moveaxis(flat[:, at], 1, 0)  # (pairs, rows, e)
+                self.own[kind] += np.swapaxes(own, 1, 2) @ own
+                if weighed:
+                    squared = np.einsum("pti,pti->pt", own @ blocks[kind].covariance, own)
+                    self.sizes[kind] += np.column_stack([squared.sum(axis=1), (squared**2).sum(axis=1)])
 
 
 class Sandwich:
@@ -134,8 +133,7 @@ class Sandwich:
         if inside.any():
             position = scoring.structure.free.positions(scoring.point.A.shape)[0][elements[inside]]
             covariance[inside] = self.covariance()[position[:, :, None], position[:, None, :]]
-        outside = np.flatnonzero(~inside)
-        for pairs, half in grouped_columns(scoring, family, outside, "transition"):
+        for pairs, half in grouped_columns(scoring, family, np.flatnonzero(~inside), "transition"):
             weights = scoring.solved(half).T
             weights = weights.reshape(*elements[pairs].shape, -1)  # (pairs, e, free)
             crossed = products.mixed[elements[pairs]] @ np.swapaxes(weights, 1, 2)

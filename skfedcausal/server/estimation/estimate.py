@@ -136,15 +136,16 @@ def estimate_plant(record, settings):
         if steps != plant.steps:
             plant = _standardised(record.at_steps(steps), settings)
         plant.budget = budget
-        if budget is not None and _keeps_one_lag(plant, record):
+        # whether nobody will ask for the lags of a plant, whatever noise is supposed
+        keeps_one_lag = record.u is None and record.is_constant and not plant.has_clear_scores
+        if budget is not None and keeps_one_lag:
             budget.widen(TUNING.estimate_all)
         estimate = _assessed(plant, maximise(plant, settings), settings)
         settings = replace(settings, scores_alone=plant.stands_in)
         steps = estimate.shifts.kept
-        if steps == plant.steps or (budget is not None and budget.is_spent):
+        if steps == plant.steps or is_spent(plant):
             break
-    is_spent = budget is not None and budget.is_spent
-    if not doubtful or is_spent or not estimate.structure.linked.any():
+    if not doubtful or is_spent(plant) or not estimate.structure.linked.any():
         return estimate
     shifted = _standardised(record.at_steps(tuple(sorted((*steps, *doubtful)))), settings)
     shifted.budget = budget
@@ -196,15 +197,8 @@ def may_stand_in(record, settings):
     is_plain = not settings.time_domain and not settings.fix_local and settings.covariance == "information"
     if record.is_constant or record.u is not None or record.most_lags is not None or not is_plain:
         return False
-    return bool(
-        record.determined.all()
-        and min(part.determined_rows.mean() for part in record.parts) >= TUNING.estimate_least_seen
-    )
-
-
-def _keeps_one_lag(plant, record):
-    """Whether nobody will ask for the lags of a plant, whatever noise is supposed."""
-    return record.u is None and record.is_constant and not plant.has_clear_scores
+    seen = min(part.determined_rows.mean() for part in record.parts)
+    return bool(record.determined.all() and seen >= TUNING.estimate_least_seen)
 
 
 class Maximum(NamedTuple):

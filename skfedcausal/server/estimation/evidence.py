@@ -24,13 +24,7 @@ _EXTRA_EMPTY_PAIRS = 10  # pulls the share of real links towards zero
 
 def benjamini_hochberg(p_values, alpha):
     """Boolean mask of the hypotheses rejected at false discovery rate `alpha`."""
-    p = np.asarray(p_values)
-    order = np.argsort(p, kind="stable")
-    below = np.flatnonzero(p[order] <= alpha * np.arange(1, len(p) + 1) / max(len(p), 1))
-    rejected = np.zeros(len(p), dtype=bool)
-    if len(below):
-        rejected[order[: below[-1] + 1]] = True
-    return rejected
+    return false_discovery_rates(np.nan_to_num(p_values, nan=1.0)) <= alpha
 
 
 def unordered_benjamini_hochberg(p_values, alpha, partition):
@@ -75,12 +69,16 @@ class BlockEstimates:
     @classmethod
     def padded(cls, estimate, covariance, family):
         """Estimates of a family of pairs whose padded elements get zero mean and a huge variance."""
-        padded = family.pair_elements == family.n_elements
+        return cls.masked(estimate, covariance, family.pair_elements == family.n_elements, family.pair_dof)
+
+    @classmethod
+    def masked(cls, estimate, covariance, padded, dof):
+        """The same from a mask (n_pairs, e) of the padded elements; both arrays are overwritten."""
         covariance[padded[:, :, None] | padded[:, None, :]] = 0.0
         rows, cols = np.nonzero(padded)
         covariance[rows, cols, cols] = PADDED_VARIANCE
         estimate[padded] = 0.0
-        return cls(estimate, covariance, family.pair_dof)
+        return cls(estimate, covariance, dof)
 
     @property
     def strength(self):
@@ -294,16 +292,15 @@ def shrunk_transition(objective, scoring, blocks):
             flat[family.pair_elements[~structure.allowed]] = 0.0
     if not priors:
         return flat[:-1].reshape(A.shape)
-    shrunk, share = flat[:-1].reshape(A.shape), 1.0
+    shrunk = flat[:-1].reshape(A.shape)
     allowed = max(structure.free.n_transition, 10) / objective.n_samples
-    for _ in range(30):
+    for share in 0.5 ** np.arange(30):
         trial = point.A + share * (shrunk - point.A)
         # a climb that was given up may end where there is no posterior
         if np.isfinite(trial).all() and spectral_radius(trial[:, : len(point.Q)]) < MAX_RADIUS:
             value = objective.evaluate(trial, point.Q).value
             if value >= point.evaluation.value - allowed:
                 return trial
-        share /= 2
     return point.A
 
 

@@ -93,9 +93,8 @@ def _given_own_measurements(record, updates, unit):
         left -= stop - start
         if stop - start > 1:
             rows = slice(start, stop)
-            known = np.hstack(
-                [lagged_rows(u[rows], n_past), z[rows], lagged_rows(z[rows], TUNING.hidden_causes_read - 1)]
-            )
+            read = z[rows], lagged_rows(z[rows], TUNING.hidden_causes_read - 1)
+            known = np.hstack([lagged_rows(u[rows], n_past), *read])
             pieces.append((u[rows, inputs], known, updates(start, stop)))
     known = np.vstack([piece[1] for piece in pieces])
     known = (known - known.mean(axis=0)) / np.maximum(known.std(axis=0), np.finfo(float).tiny)

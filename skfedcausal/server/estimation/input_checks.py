@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy import stats
+from scipy.linalg import pinvh
 
 from ...statespace.episodes import (
     PIECE,
@@ -107,8 +108,7 @@ def feedback_table(record, updates, sums=None):
     kinds = ("", "same_row_", "misfit_")
     columns = [f"{kind}{name}" for kind in kinds for name in ("statistic", "p_value")]
     table = pd.DataFrame(rows, columns=["measured", "controlled", *columns])
-    adjusted = np.minimum(table["p_value"] * len(table), 1.0)
-    table.insert(4, "p_adjusted", adjusted)
+    table.insert(4, "p_adjusted", np.minimum(table["p_value"] * len(table), 1.0))
     return table
 
 
@@ -167,10 +167,7 @@ def pseudo_inverse(S):
     """Pseudo-inverse of a positive semidefinite matrix and its rank; an empty one has none."""
     if not S.size:
         return S, 0
-    values, vectors = np.linalg.eigh(S)
-    kept = values > TUNING.input_checks_rank * max(values[-1], np.finfo(float).tiny)
-    inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
-    return (vectors * inverse) @ vectors.T, int(kept.sum())
+    return pinvh(S, rtol=TUNING.input_checks_rank, return_rank=True)
 
 
 def controlled_units(table, names):

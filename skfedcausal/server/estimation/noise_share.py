@@ -73,8 +73,7 @@ def process_covariance(record, estimate, settings):
     A = plant.scaled(np.hstack([estimate.shrunk_A, estimate.shrunk_B, estimate.levels]))
     known = ("linked", "driven", "shifted", "free_dynamics", "own_inputs")
     masks = {name: np.zeros_like(getattr(estimate.structure, name)) for name in known}
-    structure = estimate.structure.with_masks(**masks)
-    scoring = Scoring(objective, structure, Point.at(objective, A, Q))
+    scoring = Scoring(objective, estimate.structure.with_masks(**masks), Point.at(objective, A, Q))
     gain_tol = plant.n_samples * settings.tol**2
     ascent = ascend(objective, scoring, gain_tol=gain_tol, max_iter=settings.max_iter)
     return plant.unscaled_covariance(ascent.point.Q)

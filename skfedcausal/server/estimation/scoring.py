@@ -74,8 +74,7 @@ class Structure:
         transition = partition.mask(partition.pairs[self.linked], self.free_dynamics)
         if not partition.n_known:
             return transition
-        driven = partition.input_pairs.pairs[self.driven]
-        inputs = partition.mask(driven, self.own_inputs, of_inputs=True)
+        inputs = partition.mask(partition.input_pairs.pairs[self.driven], self.own_inputs, of_inputs=True)
         return np.hstack([transition, inputs, partition.step_mask(self.shifted)])
 
     @cached_property
@@ -324,7 +323,7 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     curvature, before, n_further = InverseCurvature(), np.inf, 0
     for n_iter in range(max_iter):
         if is_spent(objective):
-            return Ascent(point, _promised(scoring, slope), n_iter, False, n_further)
+            return Ascent(point, scoring.n_samples * float(slope @ slope), n_iter, False, n_further)
         direction = curvature @ slope
         gain = scoring.n_samples * float(slope @ direction)
         if gain <= gain_tol:
@@ -440,19 +439,13 @@ def is_spent(objective):
     return budget is not None and budget.is_spent
 
 
-def _promised(scoring, slope):
-    """Gain in log-likelihood that a scoring step promises."""
-    return scoring.n_samples * float(slope @ slope)
-
-
 def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     """Longest halved step that leads to a valid plant and a sufficient rise (Armijo).
 
     Where rounding hides the rise, one along which the slope falls counts as well.
     """
     step, value = scoring.unwhitened(direction), point.evaluation.value
-    length = 1.0
-    for _ in range(n_halvings):
+    for length in 0.5 ** np.arange(n_halvings):
         if length < 1 and is_spent(objective):
             break
         A, Q = scoring.matrices(x + length * step)
@@ -467,7 +460,6 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
                 gradient = scoring.structure.free.gradient(found.grad_A, found.grad_Q)
                 if abs(gradient @ step) <= 0.9 * slope:
                     return Point(A, Q, found), length
-        length /= 2
     return None
 
 

@@ -50,9 +50,7 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
         # where the likelihood bends more than the expected information says, a scoring step promises more
         # than the ascent, which has felt the bend, knows to be left
         left = min(scoring.gain, left)
-        proposed = structure
-        if left < near:
-            proposed = _proposal(scoring, alpha)
+        proposed = _proposal(scoring, alpha) if left < near else structure
         if proposed.key in seen:  # a structure that was left before: from here on only drop
             proposed = structure.within(proposed)
         if proposed.key == structure.key and left < tol:

@@ -7,8 +7,8 @@ import numpy as np
 
 from ...statespace.inputs import input_term
 from ...statespace.lagged.likelihood import LagSums
-from ...statespace.matrices import floor_eigenvalues, spectral_radius, symmetric_root
-from ...statespace.riccati import predicted_covariance, stationary_covariance
+from ...statespace.matrices import floor_eigenvalues, symmetric_root
+from ...statespace.riccati import filter_radius, predicted_covariance, stationary_covariance
 from ...statespace.simulation import simulated_information, simulated_states
 from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood, score_contributions, steps_remembered
 from ...statespace.units import fit_units, lag_shares, slow_start
@@ -67,8 +67,7 @@ class StandardisedPlant:
         # of products of two units' scores that are there, (n_lags + 1, n_units, n_units)
         self._shares, present = np.ones((_MIN_LAGS + 1, *[self.partition.n_units] * 2)), self.scores.present
         if present is not None:
-            first = [rows.start for rows in self.partition.slices]
-            self._shares = lag_shares(present[:, first], _MIN_LAGS)
+            self._shares = lag_shares(present[:, [rows.start for rows in self.partition.slices]], _MIN_LAGS)
         self.has_all_lags = bool(self._shares.min() >= TUNING.standardised_least_share)
         # units that report at some lags only, such as every other row
         self._is_slow = np.diagonal(self._shares, axis1=1, axis2=2).min(axis=0) < TUNING.standardised_least_share
@@ -169,7 +168,7 @@ class StandardisedPlant:
         """Take as many lags as the filter of the plant (A, Q) needs; whether that is more than before."""
         if not self.determined.all():  # there are no scores of all states
             return False
-        needed = self._lags_for(_filter_memory(A, Q, np.linalg.inv(self.score_noise)))
+        needed = self._lags_for(filter_radius(A, np.linalg.inv(self.score_noise), Q))
         if needed <= self._n_lags:
             return False
         self._n_lags = needed
@@ -177,9 +176,8 @@ class StandardisedPlant:
         return True
 
     def _lags_for(self, memory):
-        needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
-        self.n_remembered = max(self.n_remembered, needed)
-        return min(needed, self._most_lags, max(self.n_samples // _ROWS_PER_LAG, 1))
+        self.n_remembered = max(self.n_remembered, lags_for(memory))
+        return lags_for(memory, self.n_samples, self._most_lags)
 
     def _fit_units(self, n_lags):
         """The units' own models from so many lags, (A, Q), and what their filters remember."""
@@ -196,7 +194,7 @@ class StandardisedPlant:
             for k in np.flatnonzero(self.determined & self._is_slow):
                 at = slices[k], slices[k]
                 A[at], Q[at] = self._slow_start(k, n_lags)
-                memory = max(memory, _filter_memory(A[at], Q[at], np.linalg.inv(self.score_noise[at])))
+                memory = max(memory, filter_radius(A[at], np.linalg.inv(self.score_noise[at]), Q[at]))
             learned &= ~self._is_slow
         for units in self.partition.groups.values():
             units = units[learned[units]]
@@ -206,7 +204,7 @@ class StandardisedPlant:
             N = np.stack([self.score_noise[b, b] for b in blocks])
             fixed = np.stack([self._local[m][0] for m in units]) if self._fix_local else None
             fit = fit_units(moments.blocks(blocks, inputs), N, fixed_A=fixed)
-            memory = max(memory, _filter_memory(fit.A, fit.Q, np.linalg.inv(N)))
+            memory = max(memory, filter_radius(fit.A, np.linalg.inv(N), fit.Q))
             for b, a, q in zip(blocks, fit.A, fit.Q, strict=True):
                 p = len(q)
                 A[b, b], A[b, inputs], Q[b, b] = a[:, :p], a[:, p:], q
@@ -371,9 +369,7 @@ def _state_scales(record, scores, covariances, local):
     return scales
 
 
-def _filter_memory(A, Q, J):
-    """Largest spectral radius of the filters of plants that are measured with the information J."""
-    n = J.shape[-1]
-    A = A[..., :n]
-    P = predicted_covariance(A, J, Q)
-    return float(spectral_radius(A @ np.linalg.inv(np.eye(n) + P @ J)).max())
+def lags_for(memory, n_samples=np.inf, most=np.inf):
+    """Lags after which a filter with a memory has forgotten, as far as so many rows can tell of them."""
+    needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
+    return int(min(needed, most, max(n_samples // _ROWS_PER_LAG, 1)))

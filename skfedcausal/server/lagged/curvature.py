@@ -256,11 +256,8 @@ def _learned_forms(answers, features, is_bend, parts, slices):
 
 def _told_to_move(forms, slices):
     """Forms, those of a unit with the word whether they are credible enough together to move its effects."""
-    found = []
-    for rows in slices:
-        moves = sum(form.gain for form in forms[rows]) > _LIKELIER
-        found += [replace(form, moves=moves) for form in forms[rows]]
-    return found
+    moves = [sum(form.gain for form in forms[rows]) > _LIKELIER for rows in slices]
+    return [replace(form, moves=own) for rows, own in zip(slices, moves, strict=True) for form in forms[rows]]
 
 
 def _loudest(answers, own):
@@ -297,8 +294,7 @@ def _learned(answers, features, is_bend, missed, lates):
     if np.concatenate(y).any():
         kinds = [np.flatnonzero(np.tile(kind, answers.shape[1])) for kind in (~is_bend, is_bend)]
         for _ in range(TUNING.curvature_passes):
-            rest = [a - b @ mean for a, b in zip(y, G, strict=True)]
-            mean, root, gain = _posterior(y, G, rest, kinds)
+            mean, root, gain = _posterior(y, G, [a - b @ mean for a, b in zip(y, G, strict=True)], kinds)
             if not mean.any():  # the noise is what it was
                 break
     foretold = _foretold(y, G, mean, kinds) if gain > _LIKELIER else 0.0
@@ -314,19 +310,16 @@ def _foretold(y, G, mean, kinds):
     firsts, total = np.cumsum([0, *lengths[:-1]]), sum(lengths)
     least = 1.0
     for fold in range(TUNING.curvature_folds):
-        cuts = [
-            np.clip(np.array([fold, fold + 1]) * total // TUNING.curvature_folds - a, 0, n)
-            for a, n in zip(firsts, lengths, strict=True)
-        ]
-        rest = [
-            (a[part], b[part]) for a, b, (i, j) in zip(y, G, cuts, strict=True) for part in (slice(i), slice(j, None))
-        ]
+        ends = np.array([fold, fold + 1]) * total // TUNING.curvature_folds
+        cuts = [np.clip(ends - a, 0, n) for a, n in zip(firsts, lengths, strict=True)]
+        runs = list(zip(y, G, cuts, strict=True))
+        rest = [(a[part], b[part]) for a, b, (i, j) in runs for part in (slice(i), slice(j, None))]
         rest = [pair for pair in rest if len(pair[0]) > TUNING.curvature_noise_order]
         if not rest:
             return 0.0
         ys, Gs = zip(*rest, strict=True)
         learned = _posterior(ys, Gs, [a - b @ mean for a, b in rest], kinds)[0]
-        left_out = [(a[i:j], b[i:j] @ learned) for a, b, (i, j) in zip(y, G, cuts, strict=True)]
+        left_out = [(a[i:j], b[i:j] @ learned) for a, b, (i, j) in runs]
         missed, foretold = (np.concatenate(one) for one in zip(*left_out, strict=True))
         crossed, squared = foretold @ missed, foretold @ foretold
         if crossed <= 0 or not squared:
@@ -343,9 +336,8 @@ def _posterior(y, G, noise, kinds):
     """
     whitener = _whitener(noise)
     order = len(whitener) - 1
-    yw, Gw, rest = (
-        np.concatenate([lfilter(whitener, 1.0, x, axis=0)[order:] for x in series]) for series in (y, G, noise)
-    )
+    white = ([lfilter(whitener, 1.0, x, axis=0)[order:] for x in series] for series in (y, G, noise))
+    yw, Gw, rest = map(np.concatenate, white)
     variance = max(rest.var(), TUNING.curvature_least_noise * np.square(yw).mean())
     if not variance > 0:  # where nothing is missed nothing has to be explained
         return np.zeros(G[0].shape[1]), np.zeros((G[0].shape[1], 0)), 0.0

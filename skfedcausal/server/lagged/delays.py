@@ -22,8 +22,7 @@ def first_lag_probabilities(S, q, n_lags):
     for first, roots in _first_roots(n_lags):
         for lag, values in zip(first, of_roots(roots), strict=True):
             of_lags[lag].append(values)
-    every = np.array(of_lags).reshape(n_lags, -1)
-    evidence = np.logaddexp.reduce(every, axis=1)
+    evidence = np.logaddexp.reduce(np.array(of_lags).reshape(n_lags, -1), axis=1)
     probability = np.exp(evidence - evidence.max())
     return probability / probability.sum()
 

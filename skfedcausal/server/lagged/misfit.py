@@ -59,9 +59,9 @@ def lag_tests(plant, scoring, units=None):
     late = LateLags(info, found.grad, likelihood.n_rows, noise)
     in_plant = scoring.structure.transition_mask
     sources = [[(k, rows) for k, rows in enumerate(partition.slices)], []]
-    for k, rows in enumerate(partition.input_slices):
+    for k, rows in enumerate(partition.input_slices, partition.n_units):
         if rows.stop > rows.start:
-            sources[1].append((partition.n_units + k, slice(n + rows.start, n + rows.stop)))
+            sources[1].append((k, slice(n + rows.start, n + rows.stop)))
     p_values = np.full((partition.n_units, 2 * partition.n_units), np.nan)
     single, latest = np.full_like(p_values, np.nan), [0, 0]
     for unit in range(partition.n_units) if units is None else units:
@@ -71,8 +71,7 @@ def lag_tests(plant, scoring, units=None):
             for group in _of_equal_size(family):
                 channels = np.array([range(cols.start, cols.stop) for _, cols in group])
                 among = [source for source, _ in group]
-                S, q = test.efficient(rows, inside, channels)
-                p_values[unit, among] = p_values_in_bases(S, q, test.sizes)
+                p_values[unit, among] = test.p_values(rows, inside, channels)
                 single[unit, among], lag = late.p_values(rows, inside, channels, last[k])
                 latest[k] = max(latest[k], lag)
     p_values = np.minimum(np.minimum(p_values / (1 - TUNING.misfit_late_share), single / TUNING.misfit_late_share), 1.0)
@@ -145,9 +144,7 @@ def level_of(*, has_gaps, is_backed):
 
     Not every prior backs it: what follows a level that shifts, several lags explain less well than one.
     """
-    if has_gaps:
-        return _FILLED_LEVEL
-    return TUNING.misfit_backed_level if is_backed else LEVEL
+    return _FILLED_LEVEL if has_gaps else TUNING.misfit_backed_level if is_backed else LEVEL
 
 
 def one_lag_is_enough(table, level=LEVEL):

@@ -28,15 +28,13 @@ def with_shared_noise(problem, fitted, alpha):
     point = likelihood.evaluate(fitted.coefficients, Q)
     for _ in range(TUNING.noise_n_steps):
         change = np.where(mask, 2 * Q @ point.grad_Q @ Q, 0.0)  # of expectation maximisation, where all is free
-        step = 1.0
-        while step > 0.01:
+        for step in 0.5 ** np.arange(7):
             trial = Q + step * (change + change.T) / 2
             problem.spent()
             if np.linalg.eigvalsh(trial)[0] > 0:
                 found = likelihood.evaluate(fitted.coefficients, trial)
                 if found.value >= point.value:
                     break
-            step /= 2
         else:
             break
         gain = likelihood.n_rows * (found.value - point.value)
@@ -62,12 +60,8 @@ def _correlated(problem, fitted, alpha):
         info = np.einsum("fij,fkl->ikjl", weighted, np.conj(own[k])).real * likelihood.n_rows
         q = score[a, b].ravel()
         p_values[number] = chi2.sf(q @ np.linalg.solve(info.reshape(len(q), len(q)), q), len(q))
-    mask = partition.block_diagonal.copy()
-    for (m, k), is_kept in zip(pairs, benjamini_hochberg(p_values, alpha), strict=True):
-        if is_kept:
-            mask[partition.slices[m], partition.slices[k]] = True
-            mask[partition.slices[k], partition.slices[m]] = True
-    return mask
+    kept = np.array(pairs, dtype=int).reshape(-1, 2)[benjamini_hochberg(p_values, alpha)]
+    return partition.mask(np.vstack([kept, kept[:, ::-1]]), True)
 
 
 # -- A plant of several lags learned in coordinates in which the noise of all its units is white ---
@@ -135,5 +129,4 @@ def _learned_in(problem, sums, coefficients, Q):
     if not found.posteriors:
         return None
     found = with_shared_noise(white, found, 1.0)
-    value = found.value + likelihood.n_rows * float(np.linalg.slogdet(W)[1])
-    return Coordinates(white, found, W, value)
+    return Coordinates(white, found, W, found.value + likelihood.n_rows * float(np.linalg.slogdet(W)[1]))

@@ -174,8 +174,7 @@ def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
 def _unit_step(problem, rows, unit, priors, sweeps, coarse):
     """Posterior of a unit's coefficients, its priors updated in place."""
     keys = [(unit, channel.source) for channel in rows.channels]
-    known = [priors.get(key, (FIRST_SCALE, FIRST)) for key in keys]
-    scales, decays = np.array([k[0] for k in known]), np.array([k[1] for k in known])
+    scales, decays = prior_of(priors, unit, rows.channels)
     problem.spent(len(rows.theta))
     if sweeps:
         problem.spent(2 * len(rows.theta))
@@ -188,6 +187,12 @@ def _unit_step(problem, rows, unit, priors, sweeps, coarse):
             found = prior.posterior(scales)
     priors.update({key: (c, int(d)) for key, c, d in zip(keys, scales, decays, strict=True)})
     return found
+
+
+def prior_of(priors, unit, channels):
+    """Scales and decays of the kernels of a unit's channels."""
+    known = [priors.get((unit, channel.source), (FIRST_SCALE, FIRST)) for channel in channels]
+    return np.array([scale for scale, _ in known]), np.array([decay for _, decay in known])
 
 
 def _search_line(problem, fitted, proposal, base, slope, bend):

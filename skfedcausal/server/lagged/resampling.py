@@ -80,9 +80,8 @@ class Redrawn:
         plant, series, n = self.learned, self.series.copy(), self.learned.n_states
         drive = plant.padded_rows(np.hstack(list(plant.driven_by)))
         known = input_term(drive, plant.stacked(series[:, n:], self.starts), self.starts)
-        states = simulated_states(plant.transition, plant.process_cov, self.starts, len(series), rng, exogenous=known)[
-            :, :n
-        ]
+        about = plant.transition, plant.process_cov, self.starts, len(series), rng
+        states = simulated_states(*about, exogenous=known)[:, :n]
         noise = rng.normal(size=(len(series), n)) @ np.linalg.cholesky(self.plant.score_noise).T
         series[:, :n] = remove_episode_means(states + noise, self.starts)
         return series, self.starts

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...statespace.lagged.information import Elements
-from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Nuisance, efficient_given, prior_root
+from ...statespace.lagged.kernels import Nuisance, efficient, prior_root
 from ..estimation.evidence import benjamini_hochberg
 from .misfit import kernel_p_values, lag_bases
-from .problem import climb, rows_at
+from .problem import climb, prior_of, rows_at
 from .tuning import TUNING
 
 
@@ -25,20 +25,15 @@ class Sources:
     def __init__(self, problem):
         partition = problem.partition
         self.n_units, n = partition.n_units, partition.n_states
+        self.with_inputs = [k for k, size in enumerate(partition.input_sizes) if size]
+        inputs = [partition.input_slices[k] for k in self.with_inputs]
         self.columns = [list(range(rows.start, rows.stop)) for rows in partition.slices]
-        self.with_inputs = [k for k, rows in enumerate(partition.input_slices) if rows.stop > rows.start]
-        for k in self.with_inputs:
-            rows = partition.input_slices[k]
-            self.columns.append([n + col for col in range(rows.start, rows.stop)])
+        self.columns += [list(range(n + rows.start, n + rows.stop)) for rows in inputs]
         self._problem = problem
         self._n_inputs, self._input_slices = partition.n_inputs, partition.input_slices
         # a unit's own states, and its own inputs, always act on it
-        self.own = np.zeros((self.n_units, len(self.columns)), dtype=bool)
-        for m in range(self.n_units):
-            self.own[m, m] = True
-            if m in self.with_inputs:
-                self.own[m, self.n_units + self.with_inputs.index(m)] = True
-
+        self.own = np.eye(self.n_units, len(self.columns), dtype=bool)
+        self.own[self.with_inputs, range(self.n_units, len(self.columns))] = True
         self.forbidden, self.required = np.zeros((2, *self.own.shape), dtype=bool)
         if problem.known_links is not None:
             self.forbidden[:, : self.n_units] = problem.known_links.forbidden
@@ -68,14 +63,13 @@ def tested(problem, fitted, sources, active):
     for unit in range(sources.n_units):
         channels = problem.channels(unit, linked, driven)
         rows = rows_at(problem, info, point, fitted.coefficients, unit, channels)
-        found = _inside(problem, fitted, unit, rows, sources, active)
+        found = _inside(fitted, unit, rows, sources, active)
         found |= _outside(problem, fitted, unit, rows, info, point, sources, active)
         problem.spent(2 * len(rows.theta))
         for group in _alike(found):
             S, q = (np.array([found[k][i] for k in group]) for i in range(2))
             n_lags = found[group[0]][2]
-            p = kernel_p_values(S, q, n_lags, lag_bases(n_lags), of_each_lag=True)
-            p_values[unit, group] = p
+            p_values[unit, group] = kernel_p_values(S, q, n_lags, lag_bases(n_lags), of_each_lag=True)
         scores.update({(unit, k): found[k] for k in found})
     return Channels(p_values, scores)
 
@@ -88,34 +82,20 @@ def _alike(found):
     return groups.values()
 
 
-def _prior(fitted, unit, channels):
-    known = [fitted.priors.get((unit, channel.source), (FIRST_SCALE, FIRST)) for channel in channels]
-    return np.array([c for c, _ in known]), np.array([d for _, d in known])
-
-
-def _inside(problem, fitted, unit, rows, sources, active):
+def _inside(fitted, unit, rows, sources, active):
     """Efficient information and score of the sources that act on a unit, given one another."""
-    scales, decays = _prior(fitted, unit, rows.channels)
-    ends = np.cumsum([0] + [channel.size for channel in rows.channels])
-    found = {}
+    (scales, decays), found = prior_of(fitted.priors, unit, rows.channels), {}
     for source in np.flatnonzero(active[unit] & ~sources.own[unit]):
-        cols = set(sources.columns[source])
-        chosen = [k for k, channel in enumerate(rows.channels) if cols.issuperset(channel.cols)]
-        own = np.zeros(len(rows.theta), dtype=bool)
-        for k in chosen:
-            own[ends[k] : ends[k + 1]] = True
-        rest = [k for k in range(len(rows.channels)) if k not in chosen]
-        R, _ = prior_root([rows.channels[k] for k in rest], scales[rest], decays[rest])
-        inner, cross = rows.G[~own][:, ~own], rows.G[~own][:, own]
-        S, q = efficient_given(inner, cross, rows.G[own][:, own], rows.b[~own], rows.b[own], R)
-        found[int(source)] = S, q, len(rows.channels[chosen[0]].lags)
+        chosen = np.array([set(channel.cols).issubset(sources.columns[source]) for channel in rows.channels])
+        S, q = efficient(rows.G, rows.b, rows.channels, scales, decays, chosen)
+        found[int(source)] = S, q, len(rows.channels[chosen.argmax()].lags)
     return found
 
 
 def _outside(problem, fitted, unit, rows, info, point, sources, active):
     """The same of the sources that do not act on it, given those that do."""
     own_rows, found = problem.partition.slices[unit], {}
-    R, _ = prior_root(rows.channels, *_prior(fitted, unit, rows.channels))
+    R, _ = prior_root(rows.channels, *prior_of(fitted.priors, unit, rows.channels))
     nuisance = Nuisance(rows.G, rows.b, R)
     outside = np.flatnonzero(~active[unit] & ~sources.own[unit] & ~sources.forbidden[unit])
     for lags, group in _of_same_lags(sources, unit, outside):
@@ -208,9 +188,8 @@ def _proposed(p_values, active, sources, alpha, *, is_noisy):
             new &= ~(new.T & (p > p.T))
         for unit, row in enumerate(new):
             among = np.flatnonzero(row)
-            row[among[np.argsort(p[unit, among], kind="stable")[1 if is_noisy else TUNING.search_max_additions :]]] = (
-                False
-            )
+            order = np.argsort(p[unit, among], kind="stable")
+            row[among[order[1 if is_noisy else TUNING.search_max_additions :]]] = False
         proposed[:, family] |= wanted & active[:, family] | new
     return proposed
 

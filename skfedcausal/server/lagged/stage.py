@@ -39,12 +39,10 @@ class LaggedEstimate:
     blocks: dict  # by kind, :class:`ChannelBlocks`
     active: np.ndarray  # (n_units, n_sources)
     draws: list  # of (A, B) from the posterior
-    log_likelihood: float
     converged: bool
-    is_complete: bool  # whether the work was done within the budget
     shrunk_by: float  # factor of the poles that keeps the plant stable, 1 if it was
     curvature: object = None  # a :class:`~.curvature.Curvature`, for plants with inputs
-    timing: dict | None = None  # of inputs: shares and first lag
+
     criterion: float = -np.inf  # log-likelihood less effective coefficients
     n_effective: float = 0.0
 
@@ -85,7 +83,7 @@ def natural_scores(plant):
 
 
 def timing_of(plant, words):
-    """First lag of every input, and the shares that say why."""
+    """First lag of every input."""
     series, starts, _ = settled_scores(plant)
     return first_lags(words, series, starts, plant.partition.n_states)
 
@@ -100,9 +98,8 @@ def most_lags(plant, first_lags, latest=(0, 0)):
     few = plant.partition.n_states <= TUNING.stage_few_states and plant.partition.n_inputs <= TUNING.stage_few_inputs
     most = [lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS)]
     if plant.partition.n_states <= TUNING.stage_some_states:
-        most = [
-            max(lags, late + TUNING.stage_after_latest if late else 0) for lags, late in zip(most, latest, strict=True)
-        ]
+        after = [late + TUNING.stage_after_latest if late else 0 for late in latest]
+        most = [max(lags) for lags in zip(most, after, strict=True)]
     cap = max(longest // (ROWS_PER_INPUT_LAG if len(first_lags) else ROWS_PER_LAG), 1)
     p, q = (min(lags, cap) for lags in most)
     known = plant.record.known_links
@@ -118,9 +115,7 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
     """
     plant, scoring = estimate.plant, estimate.scoring
     series, starts, levels = settled_scores(plant)
-    first, timing = np.ones(0, dtype=int), {}
-    if words:
-        first, timing = first_lags(words, series, starts, plant.partition.n_states)
+    first = first_lags(words, series, starts, plant.partition.n_states) if words else np.ones(0, dtype=int)
     n_lags, input_lags = most_lags(plant, first, latest)
     longest = max([n_lags, *(int(lags[-1]) for lags in input_lags)])
     memory = max(plant.standard_series()[2], MEMORY) + longest
@@ -155,7 +150,7 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
         return None
     links = _links(problem, fitted, sources, active, tests, settings)
     found = _assessed(plant, best, active, levels, links)
-    found.timing = timing
+
     found.curvature = curvature_of(plant, found.dynamics)
     # of the scores in the units' own states, so that records of other noise can be compared
     size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
@@ -183,8 +178,7 @@ def _of_one_lag(problem, scoring):
     coefficients = np.zeros((likelihood.n_lags + 1, likelihood.n, likelihood.c))
     coefficients[1] = point.A[:, : likelihood.c]
     value = likelihood.n_rows * likelihood.evaluate(coefficients, point.Q).value
-    structure = scoring.structure
-    n_free = np.count_nonzero(structure.transition_mask[:, : likelihood.c])
+    n_free = np.count_nonzero(scoring.structure.transition_mask[:, : likelihood.c])
     return value - n_free
 
 
@@ -212,12 +206,13 @@ def _assessed(plant, best, active, levels, links):
     """The :class:`LaggedEstimate` in the units' own states; `links` are their table's columns and blocks."""
     problem, fitted = best.problem, best.fitted
     n, S, Sinv = plant.partition.n_states, plant.state_scale, plant.unscale
-    kept, share = _stable(_without_idle_lags(problem, fitted), n)
+    n_lags, q = _without_idle_lags(problem, fitted)
+    radius = float(spectral_radius(companion(np.hstack(list(fitted.coefficients[1 : n_lags + 1, :, :n])), n_lags)))
+    share = TUNING.stage_radius / max(radius, TUNING.stage_radius)  # by which the poles have to come in
     back, there = S @ np.linalg.inv(best.W), best.W @ Sinv
     input_scale = plant.known_scale[: plant.partition.n_inputs]
 
     def in_own_units(coefficients):
-        n_lags, q = kept
         A = back @ coefficients[1 : n_lags + 1, :, :n] @ there
         A = A * (share ** np.arange(1, n_lags + 1))[:, None, None]
         return A, back @ coefficients[: q + 1, :, n:] / input_scale
@@ -231,9 +226,7 @@ def _assessed(plant, best, active, levels, links):
         links[1],
         active,
         [in_own_units(x) for x in _draws(problem, fitted)] if problem.input_lags else [],
-        best.value,
         fitted.converged,
-        not problem.budget.is_spent,
         share,
     )
 
@@ -256,14 +249,7 @@ def _without_idle_lags(problem, fitted):
         q -= 1
     fitted.coefficients[p + 1 :, :, :n] = 0.0
     fitted.coefficients[q + 1 :, :, n:] = 0.0
-    return (p, q), fitted.coefficients
-
-
-def _stable(found, n):
-    """The numbers of lags, and the factor by which the poles have to come in."""
-    (p, q), coefficients = found
-    radius = float(spectral_radius(companion(np.hstack(list(coefficients[1 : p + 1, :, :n])), p)))
-    return (p, q), TUNING.stage_radius / max(radius, TUNING.stage_radius)
+    return p, q
 
 
 def _draws(problem, fitted):
@@ -318,20 +304,14 @@ def _links(problem, fitted, sources, active, tests, settings):
         p = tests.p_values[pairs[:, 0], at]
         adjusted = corrected(p, settings.correction)
         rows = [
-            _link(problem, fitted, sources, active, tests.scores.get((unit, source)), unit, source, q <= settings.alpha)
+            _link(fitted, sources, active, tests.scores.get((unit, source)), unit, source, q <= settings.alpha)
             for unit, source, q in zip(pairs[:, 0], at, adjusted, strict=True)
         ]
         moments = np.array([row[0] for row in rows]).reshape(len(rows), 6).T
         blocks[kind] = ChannelBlocks(np.sqrt(moments[0]), moments[1], moments[0], *moments[2:])
         timing = np.array([row[2] for row in rows]).reshape(len(rows), 3)
-        links[kind] = {
-            "p_value": p,
-            "p_adjusted": adjusted,
-            "statistic": np.array([row[1] for row in rows]),
-            "delay": timing[:, 0],
-            "delay_low": timing[:, 1],
-            "delay_high": timing[:, 2],
-        }
+        links[kind] = {"p_value": p, "p_adjusted": adjusted, "statistic": np.array([row[1] for row in rows])}
+        links[kind] |= dict(zip(("delay", "delay_low", "delay_high"), timing.T, strict=True))
     return links, blocks
 
 
@@ -347,7 +327,7 @@ def posterior_of(fitted, active, unit, source, score):
     return channel_posterior(S, q, n_lags, prior)
 
 
-def _link(problem, fitted, sources, active, score, unit, source, is_there):
+def _link(fitted, sources, active, score, unit, source, is_there):
     """Moments of a channel's posterior, twice its log evidence, and when it acts first."""
     if score is None:  # of a link that there cannot be
         return _NO_LINK, 0.0, (np.nan,) * 3
@@ -358,6 +338,5 @@ def _link(problem, fitted, sources, active, score, unit, source, is_there):
     moments = squared, np.sqrt(along), np.trace(V), 2 * np.square(V).sum(), along, np.linalg.eigvalsh(V)[-1]
     timing = (np.nan,) * 3
     if is_there:
-        lags = sources.lags(unit, source)[0]
-        timing = likely_lags(first_lag_probabilities(S, q, n_lags), lags)
+        timing = likely_lags(first_lag_probabilities(S, q, n_lags), sources.lags(unit, source)[0])
     return moments, max(evidence, 0.0), timing

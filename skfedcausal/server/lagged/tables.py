@@ -12,25 +12,6 @@ from ..links.tables import COLUMNS, named_pairs
 from ..links.tests import tests_table
 
 
-def lagged_links_table(names, partition, engine, geweke, *, alpha, margin):
-    """Table of links of a plant of several lags: all ordered pairs of units, then inputs.
-
-    Without Geweke's measures where `geweke` is None.
-    """
-    tables = []
-    for kind, found in engine.columns.items():
-        pairs = (partition if kind == "state" else partition.input_pairs).pairs
-        blocks = engine.by_kind[kind]
-        columns = named_pairs(names, pairs) | found
-        columns |= {"kind": kind, "norm": blocks.strength, "stderr": blocks.stderr}
-        has_measure = geweke is not None and kind == "state"
-        columns["geweke"] = geweke[pairs[:, 0], pairs[:, 1]] if has_measure else np.nan
-        columns["verdict"] = _verdicts(blocks, found["p_adjusted"], alpha, margin)
-        columns["because"] = ""
-        tables.append(pd.DataFrame(columns, columns=list(COLUMNS)))
-    return pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)
-
-
 def _verdicts(blocks, p_adjusted, alpha, margin):
     """ "influence", "no influence" where the strength is hardly above the margin, or "cannot tell"."""
     mean = blocks.squares + blocks.mean
@@ -61,9 +42,16 @@ class SeveralLags(Engine):
 
     def table(self, server):
         """The table of links by the posterior: all pairs of units, then inputs; measures of small plants alone."""
-        plant, levels = server.plant_, {"alpha": server.alpha, "margin": server.margin}
-        geweke = plant.geweke(server.information_, server.partition_) if plant.is_small else None
-        return lagged_links_table(server.names_, server.partition_, self, geweke, **levels)
+        partition, tables = server.partition_, []
+        geweke = server.plant_.geweke(server.information_, partition) if server.plant_.is_small else None
+        for kind, found in self.columns.items():
+            pairs, blocks = (partition if kind == "state" else partition.input_pairs).pairs, self.by_kind[kind]
+            columns = named_pairs(server.names_, pairs) | found
+            columns |= {"kind": kind, "norm": blocks.strength, "stderr": blocks.stderr, "because": ""}
+            columns["geweke"] = geweke[tuple(pairs.T)] if geweke is not None and kind == "state" else np.nan
+            columns["verdict"] = _verdicts(blocks, found["p_adjusted"], server.alpha, server.margin)
+            tables.append(pd.DataFrame(columns, columns=list(COLUMNS)))
+        return pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)
 
     def tests(self, server, record, settings, method):
         """The table of tests of all pairs by their scores."""

@@ -48,47 +48,40 @@ def refuse_at_once(names, sampled, where):
 
 
 def first_lags(words, series, starts, n_states):
-    """First lag at which every input acts, and the table that says why.
+    """First lag at which every input acts.
 
     "before" is 0, "after" 1. "auto" is 0 only where feedback cannot deceive it: where earlier measurements
     say nothing of the input, and what its own past leaves of it says something of the row's measurements.
     """
-    first = np.array([0 if word == "before" else 1 for word in words], dtype=int)
-    shares, p_values = _tests(series, starts, n_states)
-    for k, word in enumerate(words):
-        if word == "auto" and p_values[0][k] < TUNING.timing_level <= p_values[1][k]:
-            first[k] = 0
-    return first, {"same_row_share": shares[0], "feedback_share": shares[1], "first_lag": first}
+    same_row, feedback = _p_values(series, starts, n_states)
+    at_once = (same_row < TUNING.timing_level) & (feedback >= TUNING.timing_level)
+    words = np.array(words)
+    return np.where((words == "before") | ((words == "auto") & at_once), 0, 1)
 
 
-def _tests(series, starts, n_states):
-    """Shares of same-row response and of feedback, and their p values, by input."""
+def _p_values(series, starts, n_states):
+    """P values of no same-row response and of no feedback, by input, (2, k)."""
     s, u = series[:, :n_states], series[:, n_states:]
     kept = np.concatenate([np.arange(a + TUNING.timing_own_lags, b) for a, b in episodes(starts, len(s))])
-    own, seen = (
-        lagged_rows(u, TUNING.timing_own_lags, starts)[kept],
-        lagged_rows(s, TUNING.timing_state_lags, starts)[kept],
-    )
+    lags = TUNING.timing_own_lags, TUNING.timing_state_lags
+    own, seen = (lagged_rows(x, n_lags, starts)[kept] for x, n_lags in zip((u, s), lags, strict=True))
     s, u = s[kept], u[kept]
     without, given = _residual(u, own), _residual(u, np.hstack([own, seen]))
     rest = _residual(s, np.hstack([own, seen]))
     n_rows, k = u.shape
-    shares, p_values = np.zeros((2, k)), np.ones((2, k))
-    dof = n_rows - own.shape[1] - seen.shape[1]
+    p_values, dof = np.ones((2, k)), n_rows - own.shape[1] - seen.shape[1]
     if dof < 1:
-        return shares, p_values
+        return p_values
     given_squares = np.maximum(np.square(given).sum(axis=0), TUNING.timing_rounded * n_rows)
     squares = np.maximum(np.square(without).sum(axis=0), given_squares), given_squares
     F = (squares[0] - squares[1]) / seen.shape[1] / (squares[1] / dof)
-    shares[1], p_values[1] = 1 - squares[1] / squares[0], stats.f.sf(F, seen.shape[1], dof)
+    p_values[1] = stats.f.sf(F, seen.shape[1], dof)
+    after = np.maximum(np.square(_residual(rest, given)).sum(axis=0), TUNING.timing_rounded * n_rows)
     for j in range(k):
-        others = np.delete(given, j, axis=1)
-        before, after = _residual(rest, others), _residual(rest, given)
-        after = np.maximum(np.square(after).sum(axis=0), TUNING.timing_rounded * n_rows)
-        ratio = np.maximum(np.square(before).sum(axis=0), after) / after
-        shares[0, j] = 1 - 1 / ratio.max()
-        p_values[0, j] = min(1.0, n_states * stats.chi2.sf(n_rows * np.log(ratio.max()), 1))
-    return shares, p_values
+        before = np.square(_residual(rest, np.delete(given, j, axis=1))).sum(axis=0)
+        ratio = (np.maximum(before, after) / after).max()
+        p_values[0, j] = min(1.0, n_states * stats.chi2.sf(n_rows * np.log(ratio), 1))
+    return p_values
 
 
 def _residual(y, x):

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...parallel import chunks, run
 from ...statespace.matrices import few_threads
+from ...statespace.partition import Partition
 from ..estimation.scoring import Point
 from .blocks import BlockTask, core_spectra, pushes
 from .plant import UNITS
@@ -20,7 +21,6 @@ class Screened(NamedTuple):
     """The plant without links and what score tests there say of all pairs."""
 
     spectra: Spectra
-    pushes: np.ndarray
     products: Products
     p_value: np.ndarray  # (n_units, n_units), effect by cause
     noise_p_value: np.ndarray | None
@@ -31,7 +31,7 @@ def screened(plant, with_noise=True, parallel=None):
     spectra, whole = units_on_their_own(plant, parallel)
     own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
     found = products(whole, plant.series, *own, parallel=parallel, with_noise=with_noise)
-    return Screened(spectra, whole, found, *_all_pairs(spectra, found, plant, parallel))
+    return Screened(spectra, found, *_all_pairs(spectra, found, plant, parallel))
 
 
 def units_on_their_own(plant, parallel=None):
@@ -52,15 +52,8 @@ def units_alone(regressors, tasks):
         for own, without in tasks:
             task = replace(without, series=regressors.take(own, axis=1))
             point, n = Point(task.A, task.Q, None), len(task.A)
-            found.append((pushes(task, point, n), core_spectra(point, task, _OneUnit(n), 1)))
+            found.append((pushes(task, point, n), core_spectra(point, task, Partition((n,)), 1)))
     return found
-
-
-class _OneUnit:
-    """A partition of a single unit, as far as :func:`core_spectra` needs one."""
-
-    def __init__(self, size):
-        self.padded, self.groups, self.n_units = np.arange(size)[None], {size: np.zeros(1, dtype=int)}, 1
 
 
 def _unit_task(plant, m):

@@ -88,11 +88,7 @@ class BlockFit:
 def fitted_block(regressors, columns, task):
     """Climb to the maximum of a block of some columns of a plant's regressors and test the links to its core units."""
     with few_threads(0):
-        return _fitted(_with_series(task, regressors, columns))
-
-
-def _with_series(task, regressors, columns):
-    return replace(task, series=regressors.take(columns, axis=1))
+        return _fitted(replace(task, series=regressors.take(columns, axis=1)))
 
 
 def _fitted(task):
@@ -128,9 +124,7 @@ def _start(task, structure):
     """The start without what the structure does not have, and with the units' own models where that is no plant."""
     A = np.where(structure.transition_mask, task.A, 0.0)
     Q = np.where(structure.covariance_mask, task.Q, 0.0)
-    if is_valid(A, Q):
-        return A, Q
-    return made_valid(A, Q, structure.partition)
+    return (A, Q) if is_valid(A, Q) else made_valid(A, Q, structure.partition)
 
 
 def _described(task, partition, scoring, ascent):
@@ -183,7 +177,8 @@ class BlockMeasures(NamedTuple):
 def measured_block(regressors, columns, task):
     """`BlockMeasures` of a block whose task starts from what was fitted."""
     with few_threads(0):
-        task, partition = _with_series(task, regressors, columns), Partition(task.sizes, task.input_sizes)
+        task = replace(task, series=regressors.take(columns, axis=1))
+        partition = Partition(task.sizes, task.input_sizes)
         A = task.A[:, : partition.n_states]
         measures = geweke_measures(A, task.Q, np.linalg.inv(task.noise), partition)
         chosen = partition.pairs[partition.pairs[:, 0] < task.n_core]
@@ -202,8 +197,7 @@ def later_lags(task, partition):
     if part.n_inputs:
         masks["driven"] = task.driven[tuple(units[part.input_pairs.pairs.T])]
     plant = PartOfPlant(task, part, states, regressors)
-    structure = Structure(part, linked=linked, **masks)
-    found = lag_tests(plant, PointOf(point, structure), range(task.n_core))
+    found = lag_tests(plant, PointOf(point, Structure(part, linked=linked, **masks)), range(task.n_core))
     if found is None:
         return None
     found = found.p_values
@@ -264,7 +258,9 @@ class PartOfPlant:
 def core_spectra(point, task, partition, n_core):
     """Inverse spectra of the residuals of the first units, of their states as they are smoothed, and both across."""
     frequencies, n = midpoints(task.n_frequencies), len(point.Q)
-    U, H = _inverse_and_filter(point, task.noise, frequencies)
+    Z = transfer(point.A, np.exp(1j * frequencies)[:, None, None])
+    Q = np.broadcast_to(point.Q, Z.shape)
+    U, H = np.linalg.inv(Q + Z @ task.noise @ hermitian(Z)), np.linalg.solve(Z, Q)
     W = H @ U
     V = W @ hermitian(H)
     if point.A.shape[1] > n:
@@ -277,12 +273,6 @@ def core_spectra(point, task, partition, n_core):
     return tuple(diagonal_blocks(x, partition)[:n_core].copy() for x in (U, V, W))
 
 
-def _inverse_and_filter(point, noise, frequencies):
-    Z = transfer(point.A, np.exp(1j * frequencies)[:, None, None])
-    Q = np.broadcast_to(point.Q, Z.shape)
-    return np.linalg.inv(Q + Z @ noise @ hermitian(Z)), np.linalg.solve(Z, Q)
-
-
 def pushes(task, point, core):
     """Residuals ``x = Phi^-1 r`` of the first states, row t of what came between t and t + 1."""
     frequencies = midpoints(TUNING.blocks_finer * task.n_lags)
@@ -291,8 +281,7 @@ def pushes(task, point, core):
     lags = np.arange(-task.n_lags, task.n_lags + 1)
     turn = np.exp(-1j * np.outer(lags, frequencies)) / len(frequencies)
     taps = np.tensordot(turn, X, 1).real  # x[t] = sum of taps[l] r[t + l]
-    residuals = residuals_of(task.series, point.A, task.starts)
-    return filtered_by(taps, lags, residuals, task.starts)
+    return filtered_by(taps, lags, residuals_of(task.series, point.A, task.starts), task.starts)
 
 
 def residuals_of(series, A, starts):

@@ -61,15 +61,6 @@ def with_halo(core, near, causes, most=MOST):
 # -- matrices of a plant from those of its parts --------------------------------------------------------
 
 
-def block_diagonal(blocks):
-    """A matrix with these on its diagonal."""
-    sizes = np.cumsum([0, *map(len, blocks)])
-    whole = np.zeros((sizes[-1],) * 2)
-    for block, start, stop in zip(blocks, sizes[:-1], sizes[1:], strict=True):
-        whole[start:stop, start:stop] = block
-    return whole
-
-
 def assembled(parts, n):
     """A sparse matrix from rows of blocks ``(rows, columns, values)``."""
     rows = np.concatenate([np.repeat(r, len(c)) for r, c, _ in parts])

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.sparse import csr_array
 
 from ...statespace.episodes import episodes
@@ -12,7 +13,7 @@ from ...statespace.kalman import CovarianceSchedule
 from ...statespace.partition import positions_of
 from ...statespace.riccati import predicted_covariance
 from ..prediction import PlantFilter
-from .cover import assembled, block_diagonal, with_halo
+from .cover import assembled, neighbours, with_halo
 from .tuning import TUNING
 
 _PIECE = 128  # rows
@@ -30,15 +31,17 @@ class LargePlantMatrices:
     information: Any  # of the usual measurements of a row
 
 
-def stationary_gain(plant, A, Q, cores, near, causes):
-    """:class:`LargePlantMatrices` of a plant in standardised states, block by block."""
+def stationary_gain(plant, A, Q, cores, linked, correlated, strength):
+    """:class:`LargePlantMatrices` of a plant in standardised states, block by block of units so joined."""
+    near = neighbours(len(linked), np.argwhere(linked), strength[linked], np.argwhere(np.tril(correlated)))
+    causes = [np.flatnonzero(row).tolist() for row in linked | correlated]
     gains: list = []
     backs: list = []
     covariances, n = [], plant.partition.n_states
     for core in cores:
         members = with_halo(core, near, causes, TUNING.filter_most)
         states, k = positions_of(members, plant.partition.slices), sum(plant.partition.sizes[m] for m in core)
-        N = block_diagonal([plant.noise[m] for m in members])
+        N = block_diag(*(plant.noise[m] for m in members))
         own = A[states][:, states].toarray()
         P = predicted_covariance(own, np.linalg.inv(N), Q[states][:, states].toarray())
         gain = np.linalg.solve(P + N, P).T
@@ -56,7 +59,7 @@ def _covariance(P, plant):
 
     Blocks know each other's units in part, and what they say of them need not go together in short records.
     """
-    N, unit, coo = block_diagonal(plant.noise), plant.partition.unit_of_state, P.tocoo()
+    N, unit, coo = block_diag(*plant.noise), plant.partition.unit_of_state, P.tocoo()
     across, share = unit[coo.row] != unit[coo.col], 1.0
     while not _is_definite(P.toarray() + N):
         share = share / 2 if share > TUNING.filter_least_share else 0.0
@@ -74,13 +77,11 @@ def _is_definite(matrix):
     return True
 
 
-def _dense_step(A, gain):
-    """What a filtered state makes of the next one, of a plant whose matrix stays in the cache."""
-    return (A - gain @ A).toarray().__matmul__
-
-
-def _sparse_step(A, gain):
-    """The same of others: the product of both matrices has several times as many numbers as they have."""
+def _step(A, gain):
+    """What a filtered state makes of the next one: the product of large matrices has several times their numbers."""
+    if A.shape[0] <= TUNING.filter_dense:
+        return (A - gain @ A).toarray().__matmul__
+    A, gain = csr_array(A), csr_array(gain)
 
     def step(state):
         moved = A @ state
@@ -105,23 +106,21 @@ class LargeFilter(PlantFilter):
     """
 
     def __init__(self, matrices, record, drive=None):
-        self._matrices, self._record, self._drive = matrices, record, drive
-        self._A, self._Q = matrices.A, matrices.Q
+        self._matrices, self.record, self._drive = matrices, record, drive
+        self.A, self.Q = matrices.A, matrices.Q
         self.inputs = np.zeros((record.n_samples, 0)) if drive is None else drive.inputs(record)
         self._alone, self._tails = np.zeros(0, dtype=int), None
 
     @cached_property
     def filtered(self):
         """``E[h_t | messages up to t]``, shape (n_samples, n)."""
-        record, gain, A = self._record, self._matrices.gain, self._A
+        record, gain, A = self.record, self._matrices.gain, self.A
         noise = [np.linalg.inv(part.patterns[0]) for part in record.parts]
         out = np.empty((record.n_samples, A.shape[0]))
         for part, N, own in zip(record.parts, noise, record.partition.slices, strict=True):
             np.matmul(part.z, N, out=out[:, own])
         out = _times(gain, out)
-        step = (
-            _dense_step(A, gain) if A.shape[0] <= TUNING.filter_dense else _sparse_step(csr_array(A), csr_array(gain))
-        )
+        step = _step(A, gain)
         if self._drive is not None:
             added = self._exogenous
             out += added - _times(gain, added)
@@ -134,8 +133,8 @@ class LargeFilter(PlantFilter):
     def predicted(self):
         """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
         predicted = np.empty_like(self.filtered)
-        predicted[1:] = _times(self._A, self.filtered[:-1])
-        predicted[list(self._record.starts)] = 0.0
+        predicted[1:] = _times(self.A, self.filtered[:-1])
+        predicted[list(self.record.starts)] = 0.0
         if self._drive is not None:
             predicted += self._exogenous
         return predicted
@@ -147,10 +146,10 @@ class LargeFilter(PlantFilter):
     @property
     def _information(self):
         """That of a row, on average."""
-        return csr_array(self._record.mean_information())
+        return csr_array(self.record.mean_information())
 
     @cached_property
     def _schedule(self):
-        J, P = self._record.mean_information(), self._matrices.predicted.toarray()
+        J, P = self.record.mean_information(), self._matrices.predicted.toarray()
         filtered = P - (self._matrices.gain @ P)
-        return CovarianceSchedule(self._A, J, P[None], (filtered + filtered.T)[None] / 2)
+        return CovarianceSchedule(self.A, J, P[None], (filtered + filtered.T)[None] / 2)

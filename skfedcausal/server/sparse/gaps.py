@@ -20,6 +20,7 @@ from ...statespace.simulation import simulated_information
 from ..dynamics import Plant
 from ..estimation.scoring import MAX_RADIUS
 from ..joint import usual_information
+from ..prediction import _block, as_measured
 from .filter import LargeFilter
 from .tuning import TUNING
 
@@ -71,11 +72,6 @@ def units_of(matrices, record):
     return found
 
 
-def _block(matrix, rows):
-    found = matrix[rows, rows]
-    return found if isinstance(found, np.ndarray) else found.toarray()
-
-
 def _updated(P, J):
     """Covariances of states once they are measured with information J."""
     found = np.linalg.solve(np.eye(P.shape[-1]) + P @ J, P)
@@ -95,7 +91,7 @@ class GapRun:
 
     def __init__(self, matrices, record, exogenous=None):
         self._matrices = replace(matrices, A=csr_array(matrices.A), gain=csr_array(matrices.gain))
-        self._record, self._exogenous = record, exogenous
+        self.record, self._exogenous = record, exogenous
         self.units = units_of(self._matrices, record)
         self._run(record.z)
 
@@ -106,7 +102,7 @@ class GapRun:
                 scores[:, own] = np.linalg.solve(J, z[:, own].T).T
         self.predicted, self.filtered = np.empty((2, *z.shape))
         kept: list[list] = [[] for _ in self.units]
-        for start, stop in episodes(self._record.starts, len(z)):
+        for start, stop in episodes(self.record.starts, len(z)):
             self._episode(start, stop, z, scores, kept)
         self.steps = [_together(rows, group, len(z)) for rows, group in zip(kept, self.units, strict=True)]
 
@@ -129,9 +125,11 @@ class GapRun:
 
     def smoothed(self):
         """States given the whole record, (n_samples, n)."""
-        back, out = csr_array(self._matrices.back), self.filtered.copy()
-        turns = [_backward(steps, group) for steps, group in zip(self.steps, self.units, strict=True)]
-        for start, stop in episodes(self._record.starts, len(out)):
+        back, out, turns = csr_array(self._matrices.back), self.filtered.copy(), []
+        for steps, group in zip(self.steps, self.units, strict=True):  # what they differ by from stationary gains
+            usual, own = _gains_back(steps, group)
+            turns.append(own - usual[steps.unit])
+        for start, stop in episodes(self.record.starts, len(out)):
             for t in range(stop - 2, start - 1, -1):
                 miss = out[t + 1] - self.predicted[t + 1]
                 out[t] += back @ miss
@@ -144,8 +142,8 @@ class GapRun:
 
     def unit_covariances(self, smoothed=False):
         """Covariances of every unit's states by themselves, (n_samples, p, p) each, predicted or smoothed ones."""
-        found: list = [None] * len(self._record.parts)
-        for (_, units), group, steps in zip(self._record.partition.groups.items(), self.units, self.steps, strict=True):
+        found: list = [None] * len(self.record.parts)
+        for (_, units), group, steps in zip(self.record.partition.groups.items(), self.units, self.steps, strict=True):
             usual, unusual = (group.filtered, steps.filtered) if smoothed else (group.predicted, steps.predicted)
             whole = np.tile(usual, (len(self.filtered), 1, 1, 1))
             whole[np.repeat(np.arange(len(whole)), np.diff(steps.first)), steps.unit] = unusual
@@ -158,7 +156,7 @@ class GapRun:
     def _smooth_covariances(self, V, group, steps):
         """Write smoothed covariances of units (n_samples, k, p, p) over filtered ones."""
         usual, own = _gains_back(steps, group)
-        for start, stop in episodes(self._record.starts, len(V)):
+        for start, stop in episodes(self.record.starts, len(V)):
             for t in range(stop - 2, start - 1, -1):
                 C, before, here = usual, group.predicted, slice(steps.first[t], steps.first[t + 1])
                 if here.stop > here.start:
@@ -200,18 +198,12 @@ def _gains_back(steps, group):
     return np.swapaxes(usual, 1, 2), np.swapaxes(own, 1, 2)
 
 
-def _backward(steps, group):
-    """By how much the backward gains of units on themselves differ from stationary ones."""
-    usual, own = _gains_back(steps, group)
-    return own - usual[steps.unit]
-
-
 class LargeFilterWithGaps(LargeFilter):
     """Filter of a large plant over a record in which measurements are missing, see `GapRun`."""
 
     @cached_property
     def _gaps(self):
-        return GapRun(self._matrices, self._record, self._exogenous)
+        return GapRun(self._matrices, self.record, self._exogenous)
 
     @property
     def filtered(self):
@@ -224,33 +216,16 @@ class LargeFilterWithGaps(LargeFilter):
         return self._gaps.predicted
 
     def smoothed(self, intercept=True, spread=True):
-        """States given the whole record, (n_samples, n), and covariances of each unit's as of `smooth_plant`.
+        """States given the whole record, (n_samples, n), and covariances of each unit's as of `smooth_record`.
 
         With an `intercept` the levels of episodes are those that the measurements have by themselves.
         """
         if intercept and self._drive is None:
-            record = self._record.centred()
-            run, levels = GapRun(self._matrices, record), self._levels(record)
+            run, levels = GapRun(self._matrices, self.record.centred()), self.record.levels()
         else:
             run, levels = self._gaps, 0.0
         states = run.smoothed() + levels
-        if not spread:
-            return states, []
-        found = run.unit_covariances(smoothed=True)
-        return states, [
-            covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
-            for part, covariance in zip(self._record.parts, found, strict=True)
-        ]
-
-    def _levels(self, centred):
-        """What centring took off the states, (n_samples, n)."""
-        levels = np.empty((self._record.n_samples, self._record.partition.n_states))
-        for whole, rest, rows in zip(self._record.parts, centred.parts, self._record.partition.slices, strict=True):
-            for start, stop in episodes(self._record.starts, len(levels)):
-                J = whole.patterns[whole.pattern_of[start:stop]].sum(axis=0)
-                off = (whole.z[start:stop] - rest.z[start:stop]).sum(axis=0)
-                levels[start:stop, rows] = np.linalg.pinv(J, hermitian=True) @ off
-        return levels
+        return states, as_measured(run.unit_covariances(smoothed=True), self.record.parts) if spread else []
 
     def unit_covariances(self, slices):
         """Covariance of each unit's predicted states at every row, a list of arrays (n_samples, p, p)."""
@@ -258,7 +233,7 @@ class LargeFilterWithGaps(LargeFilter):
 
     def unit_log_densities(self):
         """Log-density of each unit's own measurements at each step given the past, less terms free of the states."""
-        record, terms = self._record, np.empty((self._record.n_samples, len(self._record.parts)))
+        record, terms = self.record, np.empty((self.record.n_samples, len(self.record.parts)))
         found = zip(record.parts, record.partition.slices, self._gaps.unit_covariances(), strict=True)
         for m, (part, rows, P) in enumerate(found):
             J = part.patterns[part.pattern_of]
@@ -268,11 +243,11 @@ class LargeFilterWithGaps(LargeFilter):
 
     def log_likelihood(self):
         """Log-density of all measurements at each step given the past, what units have in common in a row left out."""
-        const = self._record.const()
+        const = self.record.const()
         if const is None:
             raise ValueError("Likelihood values need messages with their constants (const=True).")
         densities = self.unit_log_densities()
-        own = np.setdiff1d(np.arange(densities.shape[1]), self._record.partition.unit_of_state[self._alone])
+        own = np.setdiff1d(np.arange(densities.shape[1]), self.record.partition.unit_of_state[self._alone])
         return const + densities[:, own].sum(axis=1)
 
 

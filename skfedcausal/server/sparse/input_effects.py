@@ -6,10 +6,11 @@ from scipy.sparse.linalg import spsolve
 from ...statespace.inputs import BlockCovariance
 from ...statespace.partition import positions_of
 from ..estimation.estimate import Coefficients
-from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, corrected, shrink
+from ..estimation.evidence import BlockEstimates, corrected, shrink
 from . import tables
 from .inputs import dof_of, pairs_of, places
 from .learning import ALL_PAIRS
+from .plant import stretches
 from .screening import NOWHERE
 
 
@@ -40,14 +41,11 @@ def without_inputs(changes, estimate, record, steps):
     """Changes of levels at steps less what the inputs' own changes of level lead to."""
     if not steps:
         return changes
-    plant, edges = estimate.plant, sorted({*record.starts, record.n_samples, *steps})
-    u, A = record.u / plant.known_scale, estimate.A.tocsc()
+    plant, u, A = estimate.plant, record.u / estimate.plant.known_scale, estimate.A.tocsc()
     still, found = plant.sparse([np.eye(len(own)) for own in plant.A]).tocsc() - A, []
     still.indices, still.indptr = still.indices.astype(np.intc), still.indptr.astype(np.intc)  # as SuperLU has them
-    for step, units in zip(steps, changes, strict=True):
-        k = edges.index(step)
-        moved = u[step : edges[k + 1]].mean(axis=0) - u[edges[k - 1] : step].mean(axis=0)
-        level = spsolve(still, estimate.B @ moved)
+    for (before, after), units in zip(stretches(record, steps), changes, strict=True):
+        level = spsolve(still, estimate.B @ (u[after].mean(axis=0) - u[before].mean(axis=0)))
         found.append([change - level[own] for change, own in zip(units, plant.partition.slices, strict=True)])
     return found
 
@@ -74,11 +72,8 @@ def _blocks(estimate, chosen):
     tests, partition = estimate.input_tests, estimate.plant.partition
     pairs, columns = tests.pairs[chosen], places(partition)
     real = (partition.padded[pairs[:, 0]] < partition.n_states)[:, :, None] & (columns[pairs[:, 1]] < NOWHERE)[:, None]
-    padded = ~real.reshape(len(pairs), -1)
-    covariance = np.where(padded[:, :, None] | padded[:, None, :], 0.0, tests.covariance[chosen])
-    row, element = np.nonzero(padded)
-    covariance[row, element, element] = PADDED_VARIANCE
-    return BlockEstimates(np.where(padded, 0.0, tests.estimate[chosen]), covariance, dof_of(pairs, partition))
+    known = tests.estimate[chosen], tests.covariance[chosen]  # copies
+    return BlockEstimates.masked(*known, ~real.reshape(len(pairs), -1), dof_of(pairs, partition))
 
 
 def shrunk_inputs(estimate):

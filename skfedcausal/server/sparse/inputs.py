@@ -34,8 +34,7 @@ def places(partition):
 
 def pairs_of(partition):
     """All pairs (effect, cause) of different units of which the second one has inputs."""
-    has = np.asarray(partition.input_sizes) > 0
-    return np.argwhere(~np.eye(partition.n_units, dtype=bool) & has)
+    return np.argwhere(~np.eye(partition.n_units, dtype=bool) & (np.asarray(partition.input_sizes) > 0))
 
 
 def dof_of(pairs, partition):

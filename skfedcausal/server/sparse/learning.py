@@ -1,11 +1,11 @@
 """A large plant learned block by block: screening of all pairs, then a search for links that refits what changed."""
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
@@ -16,7 +16,7 @@ from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
 from .alone import padded_spectra, screened
 from .blocks import BlockTask, fitted_block, measured_block
-from .cover import assembled, block_diagonal, cores, neighbours, stable, with_halo
+from .cover import assembled, cores, neighbours, stable, with_halo
 from .filter import stationary_gain
 from .gaps import are_stable_alone, n_fillings
 from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs, work_of_tests
@@ -110,7 +110,7 @@ class _Search:
         self.members: list = []  # units of every block, core first
         self.noise_tests: dict = {}
         self.driven, self.B = plant.driven, plant.B
-        self.input_pairs = pairs_of(plant.partition)
+        self.pairs, self.input_pairs = plant.partition.pairs, pairs_of(plant.partition)
         self.input_p_value = np.ones((m, m)) if input_p_value is None else input_p_value.copy()
         self.promising_inputs = self.input_p_value <= TUNING.learning_promising
         if m <= ALL_PAIRS or input_p_value is None:
@@ -121,7 +121,7 @@ class _Search:
         """The whole search."""
         self.screen = screen = screened(self.plant, parallel=self.parallel)
         self.p_value = screen.p_value.copy()
-        self.linked = capped(screen.p_value, self._significant(screen.p_value))
+        self.linked = capped(screen.p_value, significant_of(screen.p_value, self.pairs, self.alpha))
         half = np.tril_indices(len(self.linked), -1)
         found = np.zeros_like(self.linked)
         found[half] = benjamini_hochberg(screen.noise_p_value[half], self.alpha)
@@ -156,7 +156,7 @@ class _Search:
 
     def _search_links(self):
         """Add and drop links until next to nothing changes; whether that was reached, and whether time ended it."""
-        settled, was_stopped, with_far = False, False, True
+        with_far = True
         for _ in range(TUNING.learning_max_rounds):
             self.fit(TUNING.learning_near_gain)
             proposed = self._proposal(self.tests(with_far))
@@ -164,24 +164,20 @@ class _Search:
                 with_far = True
                 proposed = self._proposal(self.tests(with_far))
             if self._is_near(*proposed):
-                settled = True
-                break
+                return True, False
             if self.budget.is_spent:
-                was_stopped = True
-                break
+                return False, True
             self.left |= self.linked & ~proposed[0]
             self.not_driven |= self.driven & ~proposed[2]
             (self.linked, self.correlated, self.driven), with_far = proposed, False
             self.group()
-        return settled, was_stopped
+        return False, False
 
     def _fill(self):
         """Fill the gaps of the record anew, by the plant so far."""
-        strength = np.square(self.strength[self.linked])
-        near = neighbours(len(self.linked), np.argwhere(self.linked), strength, np.argwhere(np.tril(self.correlated)))
-        causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated]
         A, Q = stable(csr_array(self.A), self.plant.partition)[0], csr_array(self.Q)
-        self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, near, causes), self.B)
+        between = self.linked, self.correlated, np.square(self.strength)
+        self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, *between), self.B)
         self.known, self.sums, self.left = {}, {}, np.zeros_like(self.left)
         self.filled_with, self.filled_by = self.linked.copy(), self.driven.copy()
 
@@ -230,13 +226,11 @@ class _Search:
         for k, fit in zip(new, fits, strict=True):
             steep = max(1.0, 2 * fit.n_iter / TUNING.learning_evaluations)  # two evaluations an iteration, about
             self.budget.spend(steep * block_work(len(self._states(self.members[k])), self.plant.n_lags))
-        self.sums |= {
-            tuple(self.members[k]): fit.sums for k, fit in zip(new, fits, strict=True) if fit.sums is not None
-        }
-        self.sums = {units: self.sums[units] for units in map(tuple, self.members)}
-        for k, fit in zip(new, fits, strict=True):
+            if fit.sums is not None:
+                self.sums[tuple(self.members[k])] = fit.sums
             self.pushes[:, self._states(self.cores[k])] = fit.pushes
             self.known[keys[k]] = replace(fit, sums=None, pushes=None)
+        self.sums = {units: self.sums[units] for units in map(tuple, self.members)}
         self.known = {key: self.known[key] for key in keys}
         self.fits = [self.known[key] for key in keys]
         self._take_over()
@@ -250,18 +244,19 @@ class _Search:
         plant, members, core = self.plant, self.members[k], self.cores[k]
         known = self.sums.get(tuple(members))
         states, at = self._states(members), np.ix_(members, members)
-        dense, (A, Q) = block_diagonal, self._dense
+        A, Q = self._dense
         A, Q = A[np.ix_(states, self._columns(members))], Q[np.ix_(states, states)]
-        alone = np.hstack([dense([plant.A[m] for m in members]), plant.B[np.ix_(states, self._inputs(members))]])
+        noise, own_A, own_Q = (block_diag(*(each[m] for m in members)) for each in (plant.noise, plant.A, plant.Q))
+        alone = np.hstack([own_A, plant.B[np.ix_(states, self._inputs(members))]])
         return BlockTask(
             None,
             plant.starts,
-            dense([plant.noise[m] for m in members]),
+            noise,
             tuple(len(plant.A[m]) for m in members),
             len(core),
             A,
             Q,
-            (alone, dense([plant.Q[m] for m in members])),
+            (alone, own_Q),
             self.linked[at],
             self.correlated[at],
             plant.n_lags,
@@ -307,31 +302,28 @@ class _Search:
 
     def tests(self, with_far=True):
         """Tests of all pairs that may be links, given the plant so far; of those within blocks or of all."""
-        plant = self.plant
+        plant, partition = self.plant, self.plant.partition
         inside, parts = np.zeros_like(self.linked), []
-        e = plant.partition.padded.shape[1] ** 2
         for members, fit in zip(self.members, self.fits, strict=True):
             at = np.asarray(members)[fit.pairs]
             inside[at[:, 0], at[:, 1]] = True
-            parts.append((at, *_padded_estimates(fit.estimate, fit.covariance, e)))
+            sizes = [max(partition.sizes[m] for m in members)] * 2
+            parts.append((at, *_padded(fit.estimate, fit.covariance, sizes, [partition.padded.shape[1]] * 2)))
             for (a, b), statistic, p in zip(
                 np.asarray(members)[fit.noise_pairs].reshape(-1, 2), fit.noise_statistic, fit.noise_p_value, strict=True
             ):
                 self.noise_tests[int(a), int(b)] = float(statistic), float(p)
-        pairs, estimate, covariance = (np.concatenate(each) for each in zip(*parts, strict=True))
         self.input_tests = self._tested_inputs(with_far)
         far = self._far_pairs(inside)[: None if with_far else 0]
         if len(far):
-            estimates = self._tested_far(far)
-            pairs, estimate, covariance = (
-                np.concatenate(each) for each in zip((pairs, estimate, covariance), (far, *estimates), strict=True)
-            )
-        dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
+            parts.append((far, *self._tested_far(far)))
+        pairs, estimate, covariance = (np.concatenate(each) for each in zip(*parts, strict=True))
         if plant.there is not None:
             there, known = plant.there[pairs].prod(axis=1), self.filled_with[tuple(pairs.T)]
             estimate, covariance = _of_gaps(there, known, estimate, covariance)
         self._known_products = None
-        return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
+        dof = np.asarray(partition.sizes)[pairs].prod(axis=1)
+        return PairTests(pairs, estimate, covariance, chdtrc(dof, statistics(estimate, covariance)))
 
     def _far_pairs(self, inside):
         """Pairs outside of the blocks that are looked at again, by effect."""
@@ -399,7 +391,7 @@ class _Search:
         p_value = self.p_value
         p_value[effect, cause] = tests.p_value
         self.strength[effect, cause] = np.linalg.norm(tests.estimate, axis=1)
-        significant = self._significant(p_value)
+        significant = significant_of(p_value, self.pairs, self.alpha)
         linked = self.linked & significant | capped(p_value, significant & ~self.linked & ~self.left)
         correlated = self.correlated.copy()
         for a, b in np.argwhere(np.tril(self.correlated)):
@@ -416,13 +408,6 @@ class _Search:
         own = self.driven & np.eye(len(self.driven), dtype=bool)
         more = capped(self.input_p_value, significant & ~self.driven & ~self.not_driven)
         return own | self.driven & significant | more
-
-    def _significant(self, p_value):
-        """Ordered pairs that false discovery control rejects."""
-        others = ~np.eye(len(p_value), dtype=bool)
-        significant = np.zeros_like(others)
-        significant[others] = benjamini_hochberg(p_value[others], self.alpha)
-        return significant
 
     def _estimate(self, tests, measured, settled, was_stopped):
         self._proposal(tests)
@@ -446,12 +431,6 @@ def _holds(members, core, causes):
     return bool(members) and all(set(causes[unit]) <= set(members) for unit in core)
 
 
-def _padded_estimates(estimate, covariance, e):
-    """Estimates with as many elements as the largest block of the plant has."""
-    p, few = math.isqrt(e), math.isqrt(estimate.shape[1])
-    return _padded(estimate, covariance, (few, few), (p, p))
-
-
 def _padded(estimate, covariance, before, after):
     """Estimates of blocks of so many rows and columns with as many elements as larger ones have."""
     if tuple(before) == tuple(after):
@@ -472,7 +451,3 @@ def _of_gaps(there, known, estimate, covariance):
     """
     estimate = estimate / np.where(known, 1.0, there)[:, None]
     return estimate, covariance / np.where(known, there, there**2)[:, None, None]
-
-
-def _p_values(estimate, covariance, dof):
-    return chdtrc(dof, statistics(estimate, covariance))

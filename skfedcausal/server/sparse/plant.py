@@ -9,18 +9,11 @@ from ...parallel import chunks, run
 from ...statespace.episodes import TransitionMoments, lag_covariances
 from ...statespace.inputs import input_term
 from ...statespace.matrices import few_threads, floor_eigenvalues
+from ...statespace.riccati import filter_radius
 from ...statespace.units import fit_units
 from ...statespace.whittle import frequencies_of_states
+from ..estimation import standardised
 from ..estimation.level_shifts import UnitRecord, shifts_of
-from ..estimation.standardised import (
-    _MAX_LAGS,
-    _MIN_LAGS,
-    _OWN_NOISE,
-    _ROWS_PER_LAG,
-    _TRUNCATION,
-    _filter_memory,
-    _state_scales,
-)
 from ..joint import usual_information
 from .filter import stationary_gain
 from .gaps import drawn_record, share_there
@@ -45,7 +38,8 @@ class LargePlant:
         self.n_samples, self.starts = record.n_samples, record.starts
         scores = record.scores
         if scale is None:
-            scale = _state_scales(record, scores, scores.unit_covariances(UNITS), [None] * len(record.names))
+            covariances = scores.unit_covariances(UNITS)
+            scale = standardised._state_scales(record, scores, covariances, [None] * len(record.names))
         self.scale = scale
         self.back = [np.linalg.inv(S) for S in self.scale]
         self.noise = [B @ N @ B.T for B, N in zip(self.back, scores.noise, strict=True)]
@@ -56,9 +50,9 @@ class LargePlant:
         self.driven = np.diag(has_inputs) if driven is None else driven
         self.B = np.zeros((self.partition.n_states, self.partition.n_inputs))
         self._take(scores.series)
-        self.n_lags = _MIN_LAGS
+        self.n_lags = standardised._MIN_LAGS
         memory = self._fit(self.n_lags, parallel)
-        while (needed := self._lags_for(memory)) > self.n_lags:
+        while (needed := standardised.lags_for(memory, self.n_samples, standardised._MAX_LAGS)) > self.n_lags:
             self.n_lags = needed
             memory = self._fit(needed, parallel)
         self._count_frequencies()
@@ -95,10 +89,6 @@ class LargePlant:
         Q, P = (self.unscaled_covariance(x) for x in (matrices.Q, matrices.predicted))
         B = self.sparse(self.back)
         return type(matrices)(A, Q, gain, P, back, (B.T @ matrices.information @ B).tocsr())
-
-    def _lags_for(self, memory):
-        needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
-        return min(needed, _MAX_LAGS, max(self.n_samples // _ROWS_PER_LAG, 1))
 
     def _fit(self, n_lags, parallel, changed=None):
         """Learn the units' own models from so many lags, all or those that changed; what their filters remember."""
@@ -179,9 +169,16 @@ def filled_by_units(record, parallel=None):
     plant.noise = [
         B @ np.linalg.inv(usual_information(part)) @ B.T for B, part in zip(plant.back, record.parts, strict=True)
     ]
-    none: tuple = ([{}] * m, [[]] * m)
-    matrices = stationary_gain(plant, plant.sparse(plant.A), plant.sparse(plant.Q), [[k] for k in range(m)], *none)
+    none = np.zeros((m, m), dtype=bool)
+    alone = [[k] for k in range(m)], none, none, none
+    matrices = stationary_gain(plant, plant.sparse(plant.A), plant.sparse(plant.Q), *alone)
     return drawn_record(record.centred(), plant.in_own_states(matrices), plant.exogenous(plant.B))
+
+
+def stretches(record, steps):
+    """Rows before and after each step up to others or the end of an episode, two slices."""
+    edges = sorted({*record.starts, record.n_samples, *steps})
+    return [(slice(edges[k - 1], step), slice(step, edges[k + 1])) for step, k in ((s, edges.index(s)) for s in steps)]
 
 
 def columns(series, chosen):
@@ -205,8 +202,9 @@ def own_models(regressors, *told):
         ])  # fmt: skip
         N = np.stack(noise)
         fit = fit_units(moments, N)
-        memory = _filter_memory(fit.A, fit.Q, np.linalg.inv(N))
-        return [(A, floor_eigenvalues(Q, _OWN_NOISE)) for A, Q in zip(fit.A, fit.Q, strict=True)], float(memory)
+        memory = filter_radius(fit.A, np.linalg.inv(N), fit.Q)
+        least = standardised._OWN_NOISE
+        return [(A, floor_eigenvalues(Q, least)) for A, Q in zip(fit.A, fit.Q, strict=True)], float(memory)
 
 
 def shifts_of_units(regressors, own, noise, starts, n_units):

@@ -14,20 +14,7 @@ from ..links.engines import Engine
 from ..links.resampling import cut_into_blocks
 from ..links.tests import METHODS, classical_tests
 from ..validity import checks
-from ..validity.report import (
-    _LAGS,
-    _SAME_ROW,
-    COLOURED,
-    COLUMNS,
-    LEVEL,
-    WHITE,
-    _of_halves,
-    _of_rows_held_out,
-    _of_scores,
-    _of_squares,
-    _row,
-    evidence,
-)
+from ..validity import report as usual
 from . import tables
 from .filter import LargeFilter
 from .gaps import drawn_record, share_there
@@ -66,19 +53,47 @@ class InBlocks(Engine):
         return correlations
 
     def tests(self, server, record, settings, method):
-        """The table of classical tests of all pairs, by the plant as a whole."""
-        return tests_of_gaps(server, record, settings, method)
+        """The table of classical tests of all pairs, by the plant as a whole; what is missing is drawn.
+
+        Drawn by the plant, its links look as sure as if nothing had been missing: they count the share that was there.
+        """
+        there = share_there(record)
+
+        def counted(statistic, linked):
+            return np.where(linked, there[record.partition.pairs].prod(axis=1), 1.0) * statistic
+
+        return classical_tests(without_gaps(server, record), settings, method, counted)
 
     def pieces(self, server, record, settings, piece):
-        """Estimates of blocks in pieces of so many rows, of which pairs, and the pieces' rows."""
-        return estimates_of_pieces(server, record, settings, piece)
+        """Estimates of blocks, one `BlockEstimates` a piece of so many rows, of which pairs, and the pieces' rows.
+
+        In states of unit variance over the whole record, given the links that it has.
+        """
+        record = without_gaps(server, record)
+        starts = tuple(sorted({*record.starts, *(change.start for change in record.steps if change.start)}))
+        whole = LargePlant(replace(record.at_steps(()), starts=starts))
+        partition, A = record.partition, server.unshrunk_transition_
+        m = partition.n_units
+        linked = np.array([[A[a, b].any() for b in partition.slices] for a in partition.slices])
+        np.fill_diagonal(linked, False)
+        place = {name: k for k, name in enumerate(record.names)}
+        correlated = np.zeros((m, m), dtype=bool)
+        first, second = (server.correlated_pairs_[each].map(place).to_numpy(int) for each in ("first", "second"))
+        correlated[first, second] = correlated[second, first] = True
+        pairs = self.pairs if m <= ALL_PAIRS else np.argwhere(linked)
+        rows, found = cut_into_blocks(starts, record.n_samples, piece), []
+        for part in rows:
+            plant = LargePlant(whole.record.part(part), scale=whole.scale)
+            tests = tests_given(plant, settings, linked, correlated)
+            found.append(tables.chosen_blocks(pairs, tables.in_order(pairs, tests, m), partition))
+        return found, pairs, rows
 
 
 def large_report(server, run, record, links, meanwhile):
     """The table of checks, cause == effect for those of a unit; something else is done while workers check."""
     if record.n_samples < TUNING.report_fewest_rows:
-        return pd.DataFrame(columns=list(COLUMNS))
-    found = evidence(server, run, record, links)
+        return pd.DataFrame(columns=list(usual.COLUMNS))
+    found = usual.evidence(server, run, record, links)
     series = (np.zeros((0, 0)) if each is None else side_by_side(each) for each in (found.scores, found.path))
     shared = side_by_side(found.units), run.filtered, run.predicted, *series
     m, pairs = len(found.units), sorted(found.linked)
@@ -87,8 +102,7 @@ def large_report(server, run, record, links, meanwhile):
     for units in chunks(m, UNITS):
         own = [pair for pair in pairs if pair[1] in units]
         sides = [pair for pair in unordered if pair[1] in units]
-        numbers = m, len(pairs), len(unordered)
-        tasks.append((*_part(found, units, own, sides), numbers))
+        tasks.append((*_part(found, units, own, sides), (m, len(pairs), len(unordered))))
     with workers(m, server.n_jobs) as parallel:
         checked = started(_checked, tasks, parallel, shared)
         if parallel is not None:
@@ -97,17 +111,17 @@ def large_report(server, run, record, links, meanwhile):
     place = {name: k for k, name in enumerate(found.names)}
     rows, held_out = ([row for each in found_by for row in each[kind]] for kind in ("all rows", "held out"))
     last = sorted(held_out, key=lambda row: (place[row[1]], place[row[2]]))
-    table = pd.DataFrame(rows + last, columns=list(COLUMNS))
+    table = pd.DataFrame(rows + last, columns=list(usual.COLUMNS))
     table = table.astype({"statistic": float, "p_value": float, "passed": bool})
-    table.attrs[COLOURED] = [name for name in server.alone_ if _is_coloured(found.units[place[name]])]
+    table.attrs[usual.COLOURED] = [name for name in server.alone_ if _is_coloured(found.units[place[name]])]
     return table
 
 
 def _is_coloured(series):
     """Whether innovations of a unit may follow their own past."""
-    lags = np.arange(1, _LAGS + 1)
+    lags = np.arange(1, usual._LAGS + 1)
     squares = np.square(lag_covariances(series, lags)).sum(axis=(1, 2)) / (len(series) - lags)
-    return not checks.portmanteau(squares, series.shape[1] ** 2, _LAGS) > WHITE
+    return not checks.portmanteau(squares, series.shape[1] ** 2, usual._LAGS) > usual.WHITE
 
 
 def _part(found, units, pairs, sides):
@@ -153,24 +167,23 @@ def _checked(units, filtered, predicted, scores, path, part, n_own, pairs, sides
     found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores, path), numbers
     own = replace(found, units=found.units[:n_own])
     with few_threads(0):
-        levels = {(unit, unit): LEVEL / (2 * m) for unit in range(n_own)}
-        levels |= {(effect, cause): LEVEL / (2 * n_pairs) for cause, effect in pairs}
-        rows = [*_of_squares(own, m), *_of_halves(found, levels)]
+        levels = {(unit, unit): usual.LEVEL / (2 * m) for unit in range(n_own)}
+        levels |= {(effect, cause): usual.LEVEL / (2 * n_pairs) for cause, effect in pairs}
+        rows = [*usual._of_squares(own, m), *usual._of_halves(found, levels)]
         if found.scores is not None:
-            rows += _of_scores(own, m)
-        return {"all rows": [*rows, *_of_linked(found, sides, n_sides)], "held out": list(_of_rows_held_out(found))}
+            rows += usual._of_scores(own, m)
+        rows += _of_linked(found, sides, n_sides)
+        return {"all rows": rows, "held out": list(usual._of_rows_held_out(found))}
 
 
 def _of_linked(found, sides, number):
     """Whether linked units are rough in the same rows, or the same within a row."""
-    level = 0.0 if found.robust else LEVEL / (2 * max(number, 1))
+    level = 0.0 if found.robust else usual.LEVEL / (2 * max(number, 1))
     for a, b in sides:
         both = [found.units[a], found.units[b]]
-        yield _row(found, "common variance", a, b, checks.roughness(both)[0, 1], level, 'covariance="sandwich"')
-        size = checks.correlation(both)[0, 1]
-        passed = bool(size < _SAME_ROW)
-        names = found.names[a], found.names[b]
-        yield "apart in the same row", *names, size, float("nan"), passed, "" if passed else "join the units"
+        yield usual._row(found, "common variance", a, b, checks.roughness(both)[0, 1], level, 'covariance="sandwich"')
+        size, names = checks.correlation(both)[0, 1], (found.names[a], found.names[b])
+        yield usual.judged("apart in the same row", names, size, np.nan, size < usual._SAME_ROW, "join the units")
 
 
 # -- links in pieces of time, and tests where something is missing ----------------------------------------
@@ -184,41 +197,3 @@ def without_gaps(server, record):
     drive = plant.drive()
     added = None if drive is None else drive.exogenous(drive.inputs(record), record.starts)
     return drawn_record(record.centred() if drive is None else record, plant.matrices, added)
-
-
-def tests_of_gaps(server, record, settings, method):
-    """Classical tests of all pairs where measurements are missing: of the record with these drawn.
-
-    Drawn by the plant, its links look as sure as if nothing had been missing: they count the share that was there.
-    """
-    there = share_there(record)
-
-    def counted(statistic, linked):
-        return np.where(linked, there[record.partition.pairs].prod(axis=1), 1.0) * statistic
-
-    return classical_tests(without_gaps(server, record), settings, method, counted)
-
-
-def estimates_of_pieces(server, record, settings, piece):
-    """Estimates of blocks, one `BlockEstimates` a piece of so many rows, of which pairs, and the pieces' rows.
-
-    In states of unit variance over the whole record, given the links that it has.
-    """
-    record = without_gaps(server, record)
-    starts = tuple(sorted({*record.starts, *(change.start for change in record.steps if change.start)}))
-    whole = LargePlant(replace(record.at_steps(()), starts=starts))
-    partition, A = record.partition, server.unshrunk_transition_
-    m = partition.n_units
-    linked = np.array([[A[a, b].any() for b in partition.slices] for a in partition.slices])
-    np.fill_diagonal(linked, False)
-    place = {name: k for k, name in enumerate(record.names)}
-    correlated = np.zeros((m, m), dtype=bool)
-    for first, second in zip(server.correlated_pairs_["first"], server.correlated_pairs_["second"], strict=True):
-        correlated[place[first], place[second]] = correlated[place[second], place[first]] = True
-    pairs = server.engine_.pairs if m <= ALL_PAIRS else np.argwhere(linked)
-    rows, found = cut_into_blocks(starts, record.n_samples, piece), []
-    for part in rows:
-        plant = LargePlant(whole.record.part(part), scale=whole.scale)
-        tests = tests_given(plant, settings, linked, correlated)
-        found.append(tables.chosen_blocks(pairs, tables.in_order(pairs, tests, m), partition))
-    return found, pairs, rows

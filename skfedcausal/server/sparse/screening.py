@@ -128,10 +128,9 @@ def statistics(estimate, covariance):
 
 def _some(pairs, spectra, rows, sizes):
     e = rows.there.shape[1]
-    joint = uncoupled_pair_information(
-        pairs, spectra, sizes, with_noise=rows.noise is not None, products=_pair_products
-    )
-    if rows.noise is None:
+    has_noise = rows.noise is not None
+    joint = uncoupled_pair_information(pairs, spectra, sizes, with_noise=has_noise, products=_pair_products)
+    if not has_noise:
         return _profiled(joint, rows.there, rows.back, slice(0, e), slice(e, 2 * e))
     both = np.concatenate([rows.there, rows.back], axis=1)
     return _profiled(joint, rows.noise, both, slice(2 * e, 3 * e), slice(0, 2 * e))

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,31 +12,22 @@ from ...callers import warn
 from ...parallel import chunks, run, workers
 from ...statespace.matrices import few_threads
 from ...statespace.segments import Change
+from .. import fitting
 from ..estimation.estimate import LARGE, Climb
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget
-from ..fitting import (
-    Learned,
-    correction_of,
-    keep,
-    look_at_inputs,
-    look_for_drift,
-    settings_of,
-    timing_words,
-    with_knowledge,
-)
 from ..lagged.misfit import misfit_table, one_lag_is_enough
 from ..prediction import OperatingPoint
 from . import tables
 from .alone import screened
-from .cover import neighbours, stable
+from .cover import stable
 from .filter import stationary_gain
 from .gaps import WORTH_WAITING, SparsePlant, are_mostly_there, least_there
 from .input_effects import coefficients, input_links_table, shrunk_inputs, without_inputs
 from .inputs import are_told_apart, find_drivers
 from .learning import ALL_PAIRS, AsAWhole, estimate_large
 from .memory import check_inputs, check_memory, whole_elements
-from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
+from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units, stretches
 from .report import InBlocks
 from .screening import PairRows, tested
 from .tuning import TUNING
@@ -45,12 +35,15 @@ from .tuning import TUNING
 
 def asks_for_the_whole(record, server):
     """Why a plant of many units is not learned in blocks, in words; nothing where it is."""
+    has_inputs = record.u is not None
     facts = {
-        "inputs that act in the row they stand in": record.u is not None and "before" in timing_words(server, record),
+        "inputs that act in the row they stand in": has_inputs and "before" in fitting.timing_words(server, record),
         f"units of whose usual measurements less than {least_there(len(record.names)):.0%} are there": not (
             record.is_constant or are_mostly_there(record)
         ),
-        "inputs and units with as many states as sensors": _chooses_noise(record, server),
+        "inputs and units with as many states as sensors": (  # forecasts choose how much is noise, if anybody can wait
+            has_inputs and record.has_choice and server.horizon > 1 and len(record.names) <= WORTH_WAITING
+        ),
         "sums of batches": record.most_lags is not None,
         "known links": record.known_links is not None,
         "units whose sensors do not determine their states": not record.determined.all(),
@@ -63,11 +56,6 @@ def settings_for_the_whole(server):
     """Parameters of a server by which no plant is learned in blocks, in words."""
     usual = {"sparsity": "fdr", "covariance": "information", "likelihood": "whittle", "fix_local": False}
     return [f"{name}={getattr(server, name)!r}" for name, value in usual.items() if getattr(server, name) != value]
-
-
-def _chooses_noise(record, server):
-    """Whether forecasts under inputs choose how much is noise, and the plant is not so large that nobody can wait."""
-    return record.u is not None and record.has_choice and server.horizon > 1 and len(record.names) <= WORTH_WAITING
 
 
 def warn_of_work(record, reason):
@@ -88,7 +76,7 @@ def learned_in_blocks(server, record):
 
     And the filter over the record where it went through, else None.
     """
-    record = with_knowledge(server, record)
+    record = fitting.with_knowledge(server, record)
     server.noise_share_ = server.filter_noise_share_ = None
     server.filled_, server.outdone_, server.work_left = False, False, server.max_time
     run = None
@@ -102,7 +90,7 @@ def learned_in_blocks(server, record):
         if reason:
             warn_of_work(record, reason)
             return False, None
-        look_for_drift(server, in_blocks=True)
+        fitting.look_for_drift(server, in_blocks=True)
         record.forget_scores()
     return True, run
 
@@ -113,10 +101,11 @@ def _in_blocks(server, record):
     check_memory(len(record.names), p.n_states, record.n_samples, not record.is_constant, p.n_inputs)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
-        keep(server, record, _learned(server, record, estimate, steps, changes))  # while workers measure
-        run = look_at_inputs(server, record)
+        fitting.keep(server, record, _learned(server, record, estimate, steps, changes))  # while workers measure
+        run = fitting.look_at_inputs(server, record)
         if parallel is not None and record.is_constant:  # what the report asks for, too
-            run = _gone_through(server.plant_.run(server.plant_.point.placed(record)))
+            run = server.plant_.run(server.plant_.point.placed(record))
+            _ = run.predicted  # goes through it now
         later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, TUNING.server_lags_level)
@@ -127,12 +116,6 @@ def _in_blocks(server, record):
     if answer and is_few:
         raise AsAWhole("inputs that depend on what is measured")
     _warn(server, estimate, lags_act, answer)
-    return run
-
-
-def _gone_through(run):
-    """A filter that has been through its record."""
-    _ = run.predicted
     return run
 
 
@@ -149,16 +132,15 @@ def _estimate(server, record, parallel):
         record = filled_by_units(record, parallel)
     plant = LargePlant(record, parallel, gapped)
     input_p_value = find_drivers(plant, server.alpha, parallel)
-    steps = _steps(plant, parallel) if server.level_shifts else ()
-    changes: list = []
+    steps, changes = _steps(plant, parallel) if server.level_shifts else (), []
     if steps:  # every stretch between shifts has levels of its own
         cut = replace(record, starts=tuple(sorted({*record.starts, *steps})))
         if record.u is not None and not are_told_apart(record, cut):
             raise AsAWhole("shifts of levels that go with its inputs")
         plant, changes = LargePlant(cut, parallel, gapped, plant.driven), _changes(record, steps, plant)
     budget = Budget(server.max_time * len(record.names) / TUNING.server_per_large)
-    found = estimate_large(plant, settings_of(server, record.names), parallel, budget, input_p_value)
-    return found, steps, changes
+    settings = fitting.settings_of(server, record.names)
+    return estimate_large(plant, settings, parallel, budget, input_p_value), steps, changes
 
 
 def _steps(plant, parallel):
@@ -179,54 +161,35 @@ def screened_table(server, record):
     rows = PairRows.of(pairs, found.products, plant.partition)
     *known, _ = tested(pairs, found.spectra, rows, plant.partition.sizes, plant.n_samples)
     blocks = tables.chosen_blocks(pairs, known, plant.partition)
-    adjusted = tables.adjusted_p_values(found.p_value, correction_of(server, record.names))[tuple(pairs.T)]
-    settings = np.full(len(pairs), np.nan), server.alpha, server.margin
-    return tables.large_links_table(record.names, pairs, blocks, adjusted, *settings)
+    return _links_table(server, record.names, pairs, blocks, found.p_value, np.full(len(pairs), np.nan))
+
+
+def _links_table(server, names, pairs, blocks, p_value, geweke):
+    """The table of links of some pairs, from p-values (n_units, n_units) of all."""
+    adjusted = tables.adjusted_p_values(p_value, fitting.correction_of(server, names))[tuple(pairs.T)]
+    return tables.large_links_table(names, pairs, blocks, adjusted, geweke, server.alpha, server.margin)
 
 
 def _changes(record, steps, plant):
     """By how much the level of every unit's standardised scores changes at each step."""
-    edges, found = sorted({*record.starts, record.n_samples, *steps}), []
-    scores = record.scores.series
-    for step in steps:
-        k = edges.index(step)
-        before, after = scores[edges[k - 1] : step].mean(axis=0), scores[step : edges[k + 1]].mean(axis=0)
-        found.append([
-            np.linalg.solve(S, (after - before)[own])
-            for S, own in zip(plant.scale, record.partition.slices, strict=True)
-        ])  # fmt: skip
+    units = list(zip(plant.scale, record.partition.slices, strict=True))
+    found = []
+    for before, after in stretches(record, steps):
+        change = record.scores.series[after].mean(axis=0) - record.scores.series[before].mean(axis=0)
+        found.append([np.linalg.solve(S, change[own]) for S, own in units])
     return found
-
-
-class _Plants(NamedTuple):
-    """Sparse matrices of a learned plant in the units' own states."""
-
-    A: Any  # as the server has it, shrunk where asked for
-    unshrunk: Any
-    standard: Any  # the same in states of unit variance
-    Q: Any
-    filter: Any
-
-
-def _plants(server, estimate):
-    """The `_Plants` of an estimate."""
-    plant = estimate.plant
-    standard = unshrunk_standard = _stable(estimate.A, plant)
-    unshrunk = shrunk = plant.unscaled(standard)
-    if server.shrink:
-        standard = _stable(_shrunk(estimate), plant)
-        shrunk = plant.unscaled(standard)
-    Q = plant.unscaled_covariance(estimate.Q)
-    return _Plants(shrunk, unshrunk, unshrunk_standard, Q, _matrices(estimate, standard, shrunk, Q))
 
 
 def _learned(server, record, estimate, steps, changes):
     """The plant of an estimate, `Learned`."""
-    plants, plant, partition = _plants(server, estimate), estimate.plant, record.partition
-    B, found = plant.unscaled_inputs(estimate.B), None
-    shrunk = plant.unscaled_inputs(shrunk_inputs(estimate)) if server.shrink else B
-    if partition.n_inputs:
-        found = coefficients(estimate, plants.standard)
+    plant = estimate.plant
+    standard, B = _stable(estimate.A, plant), plant.unscaled_inputs(estimate.B)
+    shrunk, shrunk_B = standard, B  # in states of unit variance, and in the units' own
+    if server.shrink:
+        shrunk, shrunk_B = _stable(_shrunk(estimate), plant), plant.unscaled_inputs(shrunk_inputs(estimate))
+    found = None
+    if record.partition.n_inputs:
+        found = coefficients(estimate, standard)
         changes = without_inputs(changes, estimate, record, steps)
     fits = estimate.fits
     climb = Climb(
@@ -235,23 +198,15 @@ def _learned(server, record, estimate, steps, changes):
         float(np.sqrt(max(max(fit.gain, 0.0) for fit in fits) / record.n_samples)),
         estimate.has_prior,
     )
-    table = tables.level_shift_table(record.names, plant, steps, changes)
+    table = tables.level_shift_table(record, plant, steps, changes)
     table = table[table["p_value"] <= TUNING.server_step_level].reset_index(drop=True)
-    point, scale = _operating_point(record, plant, steps, changes, table), plant.dense(plant.scale)
-    about = {"point": point, "scale": scale, "matrices": plants.filter}
-    learned = SparsePlant.of_one_lag(plants.A.toarray(), shrunk, plants.Q.toarray(), **about)
+    between = estimate.linked, estimate.correlated, _strengths(shrunk, plant.partition)
+    matrices = plant.in_own_states(stationary_gain(plant, shrunk, estimate.Q, estimate.cores, *between))
+    scale = plant.dense(plant.scale)
+    about = {"point": _operating_point(record, plant, steps, changes, table, scale), "scale": scale}
+    learned = SparsePlant.of_one_lag(matrices.A.toarray(), shrunk_B, matrices.Q.toarray(), matrices=matrices, **about)
     correlations = tables.correlations(record.names, estimate)
-    return Learned(learned, (plants.unshrunk.toarray(), B), climb, correlations, table, found)
-
-
-def _matrices(estimate, standard, A, Q):
-    """What the filter of a plant needs, from its transition matrix in standardised states and in the units' own."""
-    plant, linked = estimate.plant, estimate.linked
-    pairs, p = np.argwhere(linked), estimate.plant.partition
-    near = neighbours(len(linked), pairs, _strengths(standard, p)[linked], np.argwhere(np.tril(estimate.correlated)))
-    causes = [np.flatnonzero(row).tolist() for row in linked | estimate.correlated]
-    found = stationary_gain(plant, standard, estimate.Q, estimate.cores, near, causes)
-    return replace(plant.in_own_states(found), A=A, Q=Q)
+    return fitting.Learned(learned, (plant.unscaled(standard).toarray(), B), climb, correlations, table, found)
 
 
 def _strengths(A, partition):
@@ -261,7 +216,7 @@ def _strengths(A, partition):
     return np.bincount(place, np.square(coo.data), m * m).reshape(m, m)
 
 
-def _operating_point(record, plant, steps, changes, table):
+def _operating_point(record, plant, steps, changes, table, scale):
     """Where the filter runs, with the levels that units shift to."""
     n = record.partition.n_states
     moved = np.zeros((n, len(steps)))
@@ -270,26 +225,20 @@ def _operating_point(record, plant, steps, changes, table):
         for m, (name, own) in enumerate(zip(record.names, record.partition.slices, strict=True)):
             if (name, step) in shifted:
                 moved[own, k] = plant.scale[m] @ changes[k][m]
-    scale = plant.dense(plant.scale)
-    sudden = tuple(Change(step, step + 1) for step in steps)
-    point = OperatingPoint.of(record, csr_array((n, n)).toarray(), sudden, moved, scale)
-    return replace(point, new_levels=moved)
+    return OperatingPoint.of(record, np.zeros((n, n)), tuple(Change(step, step + 1) for step in steps), moved, scale)
 
 
 def _keep_links(server, record, estimate):
     """The table of links and the estimates behind it."""
     n_units = len(record.names)
     pairs = tables.reported_pairs(estimate.linked, estimate.p_value)
-    known = tables.in_order(pairs, estimate.tests, n_units)
-    blocks = tables.chosen_blocks(pairs, known, record.partition)
-    adjusted = tables.adjusted_p_values(estimate.p_value, correction_of(server, record.names))[tuple(pairs.T)]
+    blocks = tables.chosen_blocks(pairs, tables.in_order(pairs, estimate.tests, n_units), record.partition)
     geweke = tables.measures(estimate)[tuple(pairs.T)]
-    levels = server.alpha, server.margin
-    links = tables.large_links_table(record.names, pairs, blocks, adjusted, geweke, *levels)
+    links = _links_table(server, record.names, pairs, blocks, estimate.p_value, geweke)
     server.n_absent_ = n_units * (n_units - 1) - len(pairs)
     if estimate.input_tests is not None:
-        inputs = input_links_table(record.names, estimate, correction_of(server, record.names), *levels)
-        links = pd.concat([links, inputs], ignore_index=True)
+        settings = fitting.correction_of(server, record.names), server.alpha, server.margin
+        links = pd.concat([links, input_links_table(record.names, estimate, *settings)], ignore_index=True)
     plant = estimate.plant
     server.engine_ = InBlocks(pairs, blocks, None if plant.gapped is None else plant.record, links)
 

@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
 
-from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, corrected, shrink
+from ..estimation.evidence import BlockEstimates, corrected, shrink
 from ..links.tables import COLUMNS, UNDIRECTED, named_pairs, verdicts
 from .learning import ALL_PAIRS
+from .plant import stretches
 
 NEAR = 1e-3  # p-value up to which a pair without a link has a row in the table of a plant of many units
 INCLUDED = 1e-3  # posterior probability from which on a pair without a link has a block in the shrunk plant
@@ -27,19 +28,11 @@ def reported_pairs(linked, p_value):
 
 def chosen_blocks(pairs, known, partition):
     """Estimates of chosen pairs of those that are known, `BlockEstimates`."""
+    real = (partition.padded < partition.n_states)[pairs]  # of effects and causes, (n_pairs, 2, p)
+    padded = ~(real[:, 0, :, None] & real[:, 1, None, :]).reshape(len(pairs), real.shape[2] ** 2)
+    dof = np.asarray(partition.sizes)[pairs].prod(axis=1)
     estimate, covariance = known
-    padded = _padded(pairs, partition)
-    estimate, covariance = np.where(padded, 0.0, estimate), covariance.copy()
-    covariance[padded[:, :, None] | padded[:, None, :]] = 0.0
-    row, element = np.nonzero(padded)
-    covariance[row, element, element] = PADDED_VARIANCE
-    return BlockEstimates(estimate, covariance, np.asarray(partition.sizes)[pairs].prod(axis=1))
-
-
-def _padded(pairs, partition):
-    real = partition.padded < partition.n_states
-    effect, cause = pairs.T
-    return ~(real[effect][:, :, None] & real[cause][:, None, :]).reshape(len(pairs), real.shape[1] ** 2)
+    return BlockEstimates.masked(estimate.copy(), covariance.copy(), padded, dof)
 
 
 def in_order(pairs, tests, n_units):
@@ -119,25 +112,17 @@ def correlations(names, estimate):
     return table.sort_values("correlation", ascending=False, ignore_index=True)
 
 
-def level_shift_table(names, plant, steps, changes):
+def level_shift_table(record, plant, steps, changes):
     """Shifts of units' levels at the steps, tested against the spectrum of their states at frequency zero."""
-    rows, bounds = [], (*plant.starts, plant.n_samples)
-    for k, step in enumerate(steps):
-        for m, name in enumerate(names):
-            change = changes[k][m]
-            before, after = _stretch(bounds, steps, step)
+    rows = []
+    for step, moved, around in zip(steps, changes, stretches(record, steps), strict=True):
+        for m, (name, change) in enumerate(zip(record.names, moved, strict=True)):
             still = np.linalg.inv(np.eye(len(change)) - plant.A[m])
-            spread = (still @ plant.Q[m] @ still.T + plant.noise[m]) * (1 / before + 1 / after)
+            few = sum(1 / (part.stop - part.start) for part in around)
+            spread = (still @ plant.Q[m] @ still.T + plant.noise[m]) * few
             statistic = float(change @ np.linalg.solve(spread, change))
             p = float(chdtrc(len(change), statistic))
             push = (np.eye(len(change)) - plant.A[m]) @ change
             size = float(np.sqrt(push @ np.linalg.solve(plant.Q[m], push)))
             rows.append((name, step, size, statistic, p))
     return pd.DataFrame(rows, columns=["unit", "start", "size", "statistic", "p_value"])
-
-
-def _stretch(bounds, steps, step):
-    """Rows of the stretches before and after a step."""
-    edges = sorted({*bounds, *steps})
-    k = edges.index(step)
-    return step - edges[k - 1], edges[k + 1] - step

@@ -4,7 +4,6 @@ Innovations come as one array (n_samples, p) by unit, of unit covariance. What f
 """
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc, ndtr, ndtri
@@ -15,9 +14,12 @@ from ...statespace.episodes import (
     episodes,
     inner_rows,
     lag_covariances,
+    lagged_rows,
     mean_with_error,
     side_by_side,
 )
+from ...statespace.kalman import driven_recurrence
+from ...statespace.matrices import companion
 from ...statespace.partition import slices_of
 from .tuning import TUNING
 
@@ -40,8 +42,7 @@ def squares_of_lags(units, n_lags, *, any_variance=False):
     that a few rows of far tails do not make products of their own. With `any_variance` products are judged by their own
     scatter.
     """
-    (_, E), n_samples = _side_by_side(units), len(units[0])
-    E = np.clip(E, -TUNING.checks_far_out, TUNING.checks_far_out)
+    n_samples, E = len(units[0]), np.clip(side_by_side(units), -TUNING.checks_far_out, TUNING.checks_far_out)
     E -= column_mean(E)
     E /= np.sqrt(np.einsum("ti,ti->i", E, E) / len(E))
     sizes = np.array([series.shape[1] for series in units])
@@ -64,22 +65,7 @@ def late_lags(squares_by_lag, dof, first):
 
 def rank_squares(series):
     """How far innovations are from zero, row by row, as normal scores of the ranks."""
-    size = np.square(series).sum(axis=1)
-    order = size.argsort()
-    ordered = size[order]
-    if not (ordered[1:] > ordered[:-1]).all():  # rows that share a rank
-        return ndtri(rankdata(size) / (len(series) + 1))
-    scores = np.empty(len(size))
-    scores[order] = _normal_scores(len(size))
-    return scores
-
-
-@lru_cache(4)
-def _normal_scores(n):
-    """Normal scores of n different ranks."""
-    scores = ndtri(np.arange(1.0, n + 1) / (n + 1))
-    scores.flags.writeable = False  # of all series of that length
-    return scores
+    return ndtri(rankdata(np.square(series).sum(axis=1)) / (len(series) + 1))
 
 
 def squares(units, n_lags=10):
@@ -124,7 +110,7 @@ def _log_squares(size, p):
 
 def correlation(units):
     """Largest canonical correlation of innovations of two units in the same row, (m, m)."""
-    slices, E = _side_by_side(units)
+    slices, E = slices_of(series.shape[1] for series in units), side_by_side(units)
     products, size = E.T @ E / len(E), np.empty((len(units),) * 2)
     for first, second in np.ndindex(size.shape):
         size[first, second] = np.linalg.svd(products[slices[first], slices[second]], compute_uv=False)[0]
@@ -153,17 +139,11 @@ def halves(units, states, starts, pairs):
         return statistic, p_values
     late = [np.ascontiguousarray(e.T) for e in units]  # products of few columns go row by row
     early = [np.ascontiguousarray((h - column_mean(h)).T) for h in states]
-    moments = [_moments(pairs, [_columns(e, t) for e in late], [_columns(h, t - 1) for h in early]) for t in parts]
+    moments = [_moments(pairs, [e.take(t, 1) for e in late], [h.take(t - 1, 1) for h in early]) for t in parts]
     for k, ((a, V), (b, W)) in enumerate(zip(*moments, strict=True)):
         statistic[k] = (a - b) @ np.linalg.pinv(V + W, hermitian=True) @ (a - b)
         p_values[k] = chdtrc(len(a), statistic[k])
     return statistic, p_values
-
-
-def _columns(rows, t):
-    """Columns t (ascending) of some rows, as a view where they are next to each other."""
-    is_whole = t[-1] - t[0] + 1 == len(t)
-    return rows[:, t[0] : t[-1] + 1] if is_whole else rows.take(t, axis=1)
 
 
 def _moments(pairs, units, states):
@@ -207,9 +187,7 @@ def held_out_gain(target, cause, share=0.3):
 def _regression(X, Y):
     """Coefficients of least squares, the smallest where columns of X say the same."""
     values, axes = np.linalg.eigh(X.T @ X)
-    if (
-        values[0] > TUNING.checks_told_apart * values[-1]
-    ):  # sums of products lose no digit that matters, and take a third
+    if values[0] > TUNING.checks_told_apart * values[-1]:  # sums of products lose no digit, and take a third
         return axes @ ((axes.T @ (X.T @ Y)) / values[:, None])
     return np.linalg.lstsq(X, Y, rcond=None)[0]
 
@@ -227,40 +205,24 @@ def _log_densities(rest, cut, least):
     return -0.5 * (TUNING.checks_tail + p) * np.log1p(size / TUNING.checks_tail) - 0.5 * np.log(values).sum()
 
 
-def _side_by_side(units):
-    return slices_of(series.shape[1] for series in units), side_by_side(units)
-
-
 # -- seasons and trends ---------------------------------------------------------------------------------------
-
-
-class _Beside(NamedTuple):
-    """Frequencies of a record that may be lines, where the sums over those below and above each begin and end.
-
-    With a taper, and by how many frequencies there are beside them those that are alike.
-    """
-
-    taper: np.ndarray
-    below: np.ndarray  # (2, n)
-    above: np.ndarray
-    n_left: np.ndarray
-    n_both: np.ndarray
-    alike: list
 
 
 @lru_cache(4)
 def _beside(n):
-    """:class:`_Beside` of a record of n rows."""
+    """Of frequencies of a record of n rows that may be lines: where sums over those below and above begin and end.
+
+    With a taper, and by how many frequencies there are beside them those that are alike.
+    """
     n_frequencies = n // 2  # without the highest
     k = np.arange(TUNING.checks_least_bin, n_frequencies - 1)
-    below = np.array(
-        [np.maximum(k - TUNING.checks_guard - TUNING.checks_beside, 1), np.maximum(k - TUNING.checks_guard, 1)]
-    )
-    above = np.minimum([k + TUNING.checks_guard + 1, k + TUNING.checks_guard + 1 + TUNING.checks_beside], n_frequencies)
+    near, far = TUNING.checks_guard, TUNING.checks_guard + TUNING.checks_beside
+    below = np.maximum([k - far, k - near], 1)
+    above = np.minimum([k + near + 1, k + far + 1], n_frequencies)
     n_left = below[1] - below[0]
     count = n_left + (above[1] - above[0])
     alike = [np.flatnonzero(count == each) for each in np.unique(count)]
-    return _Beside(np.hanning(n), below, above, np.maximum(n_left, 1), np.maximum(count, 1), alike)
+    return np.hanning(n), (below, above), np.maximum(n_left, 1), np.maximum(count, 1), alike
 
 
 def line(series):
@@ -268,22 +230,22 @@ def line(series):
     n, p = series.shape
     if n < 4 * (TUNING.checks_guard + TUNING.checks_beside):
         return 1.0, 1.0, np.nan
-    beside = _beside(n)
-    spectrum = np.fft.rfft(np.ascontiguousarray(series.T) * beside.taper)[:, :-1]
+    taper, sides, n_left, n_both, alike = _beside(n)
+    spectrum = np.fft.rfft(np.ascontiguousarray(series.T) * taper)[:, :-1]
     power = np.square(spectrum.real) + np.square(spectrum.imag)
     sums = np.zeros((p, power.shape[1] + 1))
     np.cumsum(power, axis=1, out=sums[:, 1:])
-    left, right = (sums.take(stop, axis=1) - sums.take(start, axis=1) for start, stop in (beside.below, beside.above))
-    level = (left + right) / beside.n_both
+    left, right = (sums.take(stop, axis=1) - sums.take(start, axis=1) for start, stop in sides)
+    level = (left + right) / n_both
     # a spectrum that falls has more on one side; few frequencies tell nothing of it
-    np.maximum(level, left / beside.n_left, out=level, where=beside.n_left >= 3)
+    np.maximum(level, left / n_left, out=level, where=n_left >= 3)
     # a difference of sums of all lower frequencies, which beside a line or a trend alone is rounding of these
     np.maximum(level, 4 * np.finfo(float).eps * sums[:, -1:] + np.finfo(float).tiny, out=level)
     ratio = (power[:, TUNING.checks_least_bin : -1] / level).mean(axis=0)
     # of frequencies with as many beside them the largest ratio is the least likely
-    first = np.sort([same[ratio[same].argmax()] for same in beside.alike])
+    first = np.sort([same[ratio[same].argmax()] for same in alike])
     # tapered neighbours are not independent: about half as many are
-    found = fdtrc(2 * p, p * beside.n_both[first], ratio[first])
+    found = fdtrc(2 * p, p * n_both[first], ratio[first])
     best = int(first[found.argmin()])
     peak = _peak(power.sum(axis=0), TUNING.checks_least_bin + best)
     return float(ratio[best]), min(1.0, float(found.min()) * len(ratio)), n / peak
@@ -313,8 +275,7 @@ def trend(series, path=None):
         return 0.0, 1.0
     t = np.arange(n) - (n - 1) / 2
     if path is not None:
-        around = path - path.mean(axis=0)
-        basis, size, _ = np.linalg.svd(around, full_matrices=False)
+        basis, size, _ = np.linalg.svd(path - path.mean(axis=0), full_matrices=False)
         basis = basis[:, size > TUNING.checks_same * max(size[0], np.finfo(float).tiny)]
         columns = np.column_stack([t, series])
         beside = columns - basis @ (basis.T @ columns)
@@ -362,23 +323,17 @@ def _long_run_variance(x, slope=0.0):
 
 def response(lags, starts, states):
     """What earlier states of a unit (n, q) add to others through matrices of its lags (l, p, q)."""
-    out = np.zeros((len(states), lags.shape[1]))
-    for start, stop in episodes(starts, len(states)):
-        for lag, matrix in enumerate(lags, 1):
-            out[start + lag : stop] += states[start : stop - lag] @ matrix.T
-    return out
+    return lagged_rows(states, len(lags), starts) @ np.hstack(list(lags)).T
 
 
 def settled_path(lags, new_levels, steps, starts):
     """States (n_samples, n) that shifts alone move, rows `steps` (n_samples, k), to `new_levels` (n, k) in the end."""
     n_lags, n, _ = lags.shape
-    rows = np.hstack(list(lags)).T
-    pull = steps @ (new_levels - lags.sum(axis=0) @ new_levels).T
+    step, pull = companion(np.hstack(list(lags)), n_lags), np.zeros((len(steps), n * n_lags))
+    pull[:, :n] = steps @ (new_levels - lags.sum(axis=0) @ new_levels).T
     path = np.empty((len(steps), n))
     for start, stop in episodes(starts, len(steps)):
-        states = np.tile(new_levels @ steps[start], (n_lags + stop - start, 1))  # held before the episode
-        for t in range(n_lags + 1, len(states)):
-            before = states[t - n_lags : t][::-1]
-            states[t] = before.ravel() @ rows + pull[start + t - n_lags - 1]
-        path[start:stop] = states[n_lags:]
+        path[start] = new_levels @ steps[start]  # as before the episode
+        held = np.tile(path[start], n_lags)
+        path[start + 1 : stop] = driven_recurrence(step, (pull[start : stop - 1], None), x0=held)[:, :n]
     return path

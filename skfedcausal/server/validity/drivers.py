@@ -19,6 +19,7 @@ from .tuning import TUNING
 
 _POLES = (0.5, 0.95)  # from which the driver's own memory is sought
 _LINKS = "forward", "backward", "loop"
+_DRIVER = "no shared driver"
 
 
 class Bands(NamedTuple):
@@ -38,8 +39,7 @@ class Bands(NamedTuple):
 def bands(series, starts):
     """`Bands` of series (n_samples, n) in episodes."""
     n_samples, n = series.shape
-    longest = max(stop - start for start, stop in episodes(starts, n_samples))
-    edges = _edges(longest)
+    edges = _edges(max(stop - start for start, stop in episodes(starts, n_samples)))
     total, count, place = np.zeros((len(edges) - 1, n, n), dtype=complex), *np.zeros((2, len(edges) - 1))
     for start, stop in episodes(starts, n_samples):
         length = stop - start
@@ -48,8 +48,7 @@ def bands(series, starts):
             continue
         X = np.fft.rfft(series[start:stop] - series[start:stop].mean(axis=0), axis=0)[k] / np.sqrt(length)
         frequency = 2 * np.pi * k / length
-        ends = np.searchsorted(frequency, edges)
-        for j, (first, last) in enumerate(pairwise(ends)):
+        for j, (first, last) in enumerate(pairwise(np.searchsorted(frequency, edges))):
             rows = X[first:last]
             total[j] += rows.T @ rows.conj()
             count[j] += last - first
@@ -98,8 +97,7 @@ class PairModel:
         G = _raised(G, 1e-2)
         first = np.einsum("k,kij->ij", c * np.conj(self._turn), power).real
         A = np.where(masks[1], first @ np.linalg.inv(G), 0.0)
-        radius = np.abs(np.linalg.eigvals(A)).max()
-        A *= min(1.0, TUNING.drivers_stable / max(radius, 1e-9))
+        A *= min(1.0, TUNING.drivers_stable / max(np.abs(np.linalg.eigvals(A)).max(), 1e-9))
         Q = _raised(G - A @ G @ A.T, 0.05)
         values = [A[mask] if lag == 1 else np.zeros(mask.sum()) for lag, mask in masks.items()]
         return np.concatenate([*values, np.linalg.cholesky(Q)[self._tri]])
@@ -120,15 +118,12 @@ class PairModel:
         return min(found, self._up(masks, stable, also, enough), key=lambda fit: fit[0])
 
     def _up(self, masks, theta, also, enough):
-        before, at_once = (
-            np.inf,
-            TUNING.drivers_at_once if len(theta) <= TUNING.drivers_turned else TUNING.drivers_steps,
-        )
+        before = np.inf
+        at_once = TUNING.drivers_at_once if len(theta) <= TUNING.drivers_turned else TUNING.drivers_steps
         for _ in range(TUNING.drivers_steps // at_once):
             found, theta = self._climbed(masks, theta, also, at_once)
             gained, before = before - found.fun, found.fun
-            is_up = found.nit < at_once or gained < TUNING.drivers_little
-            if is_up or 2 * (found.fun - 2 * gained) > enough:
+            if found.nit < at_once or gained < TUNING.drivers_little or 2 * (found.fun - 2 * gained) > enough:
                 break
         return 2 * float(found.fun), theta
 
@@ -178,8 +173,7 @@ class PairModel:
     @property
     def price_of_a_driver(self):
         """By how much a driver costs more than a loop that fits no better."""
-        p, q = self._p, self._n - self._p
-        return self._price(max(p + q + 1 - 2 * p * q, 0))
+        return self._price(max(self._n + 1 - 2 * self._p * (self._n - self._p), 0))
 
     def information(self, theta, masks, also=""):
         """Fisher information of the parameters, the Hessian of the value where power is as expected."""
@@ -216,10 +210,9 @@ class PairModel:
 
     def _turns(self, masks):
         """Powers of ``exp(-i w)`` at the lags of some masks, (k, n_lags)."""
-        lags = tuple(masks)
-        if lags not in self._powers:
-            self._powers[lags] = self._turn[:, None] ** np.array(lags)
-        return self._powers[lags]
+        if tuple(masks) not in self._powers:
+            self._powers[tuple(masks)] = self._turn[:, None] ** np.array([*masks])
+        return self._powers[tuple(masks)]
 
     def _lags(self, masks, theta):
         """Coefficients by lag (n_lags, n, n), and where among the parameters they end."""
@@ -362,8 +355,7 @@ def criteria(model, delays, is_linked=False):
     if is_linked and found["driver"] < CLEAR + min(found[name] for name in _LINKS):
         for name in _LINKS:
             if found[name] > found["driver"]:
-                coloured = model.coloured(masks[name], fits[name][1])
-                found[name] = min(found[name], model.criterion(*coloured))
+                found[name] = min(found[name], model.criterion(*model.coloured(masks[name], fits[name][1])))
     return found
 
 
@@ -382,9 +374,7 @@ def driver_rows(found, record, whole, pairs, is_late):
             # where this is clear no climb, and what each unit has beside its model is no driver; loops that are sure
             # both ways are one only where it is clear
             if excess is not None and (excess > 0 or is_suspected):
-                rows.append(
-                    ("no shared driver", *names, excess, np.nan, excess <= 0, "measure it" if excess > 0 else "")
-                )
+                rows.append((_DRIVER, *names, excess, np.nan, excess <= 0, "measure it" if excess > 0 else ""))
                 continue
         if not is_suspected:
             continue
@@ -398,13 +388,11 @@ def driver_rows(found, record, whole, pairs, is_late):
         model = PairModel(pair, own_noise, [len(own) for own in places], own=TUNING.drivers_own_lags)
         delays = [known_delay(found.delays.get(way)) for way in ((first, second), (second, first))]
         values = criteria(model, delays, (first, second) in linked)
-        by_links = min(values[name] for name in _LINKS)
         # without a link that was found, noise they share in a row is a driver as well, or a link within the row
         is_fast = (first, second) not in linked and values["none"] < values["driver"]
-        driver = values["none"] if is_fast else values["driver"]
-        excess = by_links - driver
+        excess = min(values[name] for name in _LINKS) - values["none" if is_fast else "driver"]
         remedy = "measure it, or sample faster" if is_fast else "measure it"
-        rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else remedy))
+        rows.append((_DRIVER, *names, excess, np.nan, excess <= 0, "" if excess <= 0 else remedy))
         is_loop = (first, second) in found.backed_loops
         if (len(found.lags) > 1 or is_loop) and (first, second) in linked:
             least = CLEAR + (model.price_of_a_driver if is_loop else 0.0)
@@ -416,16 +404,20 @@ def driver_rows(found, record, whole, pairs, is_late):
 def _of_more_units(found, rows):
     """Rows on links of units that each share a driver with what others share one with: it may be the same for both."""
     place = {name: k for k, name in enumerate(found.names)}
-    driven = {(place[a], place[b]) for check, a, b, *_, passed, _ in rows if check == "no shared driver" and not passed}
-    graph = np.zeros((len(place),) * 2)
-    for pair in driven:
-        graph[pair] = 1
-    _, group = connected_components(graph, directed=False)
+    driven = {(place[a], place[b]) for check, a, b, *_, passed, _ in rows if check == _DRIVER and not passed}
+    group = groups_of(driven, len(place))
     return [
         ("apart from a shared driver", found.names[c], found.names[e], np.nan, np.nan, False, "measure it")
         for c, e in sorted(found.linked)
         if group[c] == group[e] and tuple(sorted((c, e))) not in driven
     ]
+
+
+def groups_of(pairs, n_units):
+    """Group of every unit, (n_units,), of those that pairs connect."""
+    graph = np.zeros((n_units, n_units))
+    graph[tuple(np.array(sorted(pairs), dtype=int).reshape(-1, 2).T)] = 1
+    return connected_components(graph, directed=False)[1]
 
 
 def standardised(found, noise, n_first):

@@ -5,7 +5,7 @@ autoregressions around levels of their own. A level that drifts has shifts where
 between the halves of every stretch between them: of such scores nothing is said.
 """
 
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 from scipy.special import chdtrc
@@ -17,20 +17,13 @@ _LAGS = 6  # of the autoregression of a score
 _ROUNDED = (10 * np.finfo(float).eps) ** 2  # share of a square up to which scatter around a level is rounding
 
 
-class Shift(NamedTuple):
-    """Rows from `start` to before `stop`, in which levels move and units settle."""
-
-    start: int
-    stop: int
-
-
 def shifts(series, starts):
-    """Shifts of the level of series (n_samples, k) that do not wander; an empty list without any."""
+    """Rows (start, stop) in which levels of series (n_samples, k) move that do not wander, a list."""
     n = len(series)
     if n < 2 * TUNING.levels_block or not series.shape[1]:
         return []
     ends = [*starts, n]
-    edges = np.concatenate([_even(*pair, TUNING.levels_block) for pair in zip(ends[:-1], ends[1:], strict=True)])
+    edges = np.concatenate([_even(*pair, TUNING.levels_block) for pair in pairwise(ends)])
     cuts: list[int] = []
     calm = _calm(series, edges)  # blocks with a shift inside would have it taken for scatter, the more the larger it is
     for _ in range(TUNING.levels_passes):  # each with the scatter around levels that the one before has found
@@ -41,11 +34,10 @@ def shifts(series, starts):
         if cuts == before:
             break
     ends = [*edges.tolist(), n]
-    if not TUNING.levels_fewest <= len(cuts) <= n / TUNING.levels_block or _gain(white, ends) < _wave_gain(
-        white, 2 * len(cuts)
-    ):
+    is_often = TUNING.levels_fewest <= len(cuts) <= n / TUNING.levels_block
+    if not is_often or _gain(white, ends) < _wave_gain(white, 2 * len(cuts)):
         return []
-    return [_ramp(white, *_around(ends, cut)) for cut in cuts]
+    return [_ramp(white, *around) for around in zip(ends, ends[1:], ends[2:], strict=False) if around[1] in cuts]
 
 
 def movers(units, found, starts):
@@ -53,7 +45,7 @@ def movers(units, found, starts):
 
     Those whose own scores have means beside a shift that differ, and the one where they differ most clearly.
     """
-    middles = [(shift.start + shift.stop) // 2 for shift in found]
+    middles = [(start + stop) // 2 for start, stop in found]
     edges = np.array(sorted({*starts, *middles}))
     places, counts = np.searchsorted(edges, middles), np.diff([*edges, len(units[0])])
     variance = 1 / counts[places] + 1 / counts[places - 1]
@@ -68,9 +60,7 @@ def movers(units, found, starts):
 def _gain(white, ends):
     """What levels between cuts explain."""
     around = white - white.mean(axis=0)
-    return sum(
-        float(np.square(around[a:b].sum(axis=0)).sum()) / (b - a) for a, b in zip(ends[:-1], ends[1:], strict=True)
-    )
+    return sum(float(np.square(around[a:b].sum(axis=0)).sum()) / (b - a) for a, b in pairwise(ends))
 
 
 def _wave_gain(white, k):
@@ -104,8 +94,9 @@ def _long_run_root(series, edges, kept):
     """Square root of the inverse long-run covariance of series around levels between `edges`, from blocks `kept`."""
     k, ends = series.shape[1], [*edges, len(series)]
     around = _around_levels(series, edges)
-    blocks = [np.arange(a + _LAGS, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
-    inside = np.concatenate([rows for rows, keep in zip(blocks, kept, strict=True) if keep])
+    inside = np.concatenate(
+        [np.arange(a + _LAGS, b) for (a, b), keep in zip(pairwise(ends), kept, strict=True) if keep]
+    )
     news, gain = np.empty((len(inside), k)), np.empty(k)
     for j, x in enumerate(around.T):
         past = np.column_stack([x[inside - lag] for lag in range(1, _LAGS + 1)])
@@ -122,7 +113,7 @@ def _long_run_root(series, edges, kept):
 def _cuts(white, first, stop):
     """Rows at which to cut a stretch, and its parts again."""
     statistic, row = _best(white[first:stop])
-    if not _is_clear(statistic, white.shape[1], stop - first):
+    if not chdtrc(white.shape[1], statistic) * (stop - first) < TUNING.levels_level:
         return []
     row += first
     return [*_cuts(white, first, row), row, *_cuts(white, row, stop)]
@@ -140,29 +131,17 @@ def _best(white):
     return float(statistic[best]), int(rows[best])
 
 
-def _is_clear(statistic, k, n_rows):
-    return chdtrc(k, statistic) * n_rows < TUNING.levels_level
-
-
-def _around(ends, cut):
-    place = ends.index(cut)
-    return ends[place - 1], cut, ends[place + 1]
-
-
 def _ramp(white, first, cut, stop):
     """Where a level begins and ends to move: the ramp of least squares in the direction of the shift."""
     first, stop = max(first, cut - 2 * TUNING.levels_near), min(stop, cut + 2 * TUNING.levels_near)
-    low, high = (
-        white[first : max(cut - TUNING.levels_near // 2, first + 1)],
-        white[min(cut + TUNING.levels_near // 2, stop - 1) : stop],
-    )
-    size = high.mean(axis=0) - low.mean(axis=0)
-    x = (white[first:stop] - low.mean(axis=0)) @ size / max(size @ size, 1e-300)
+    near = TUNING.levels_near // 2
+    low = white[first : max(cut - near, first + 1)].mean(axis=0)
+    size = white[min(cut + near, stop - 1) : stop].mean(axis=0) - low
+    x = (white[first:stop] - low) @ size / max(size @ size, 1e-300)
     t, best = np.arange(first, stop), (np.inf, cut, cut)
     for start in range(max(cut - TUNING.levels_near, first), cut + 1, TUNING.levels_grid):
         for end in range(cut, min(cut + TUNING.levels_near, stop) + 1, TUNING.levels_grid):
             path = ((t - start + 1) / (end - start + 1)).clip(0, 1)
             best = min(best, (float(np.square(x - path).sum()), start, end))
-    return Shift(
-        max(best[1] - TUNING.levels_grid, first), min(best[2] + TUNING.levels_grid + TUNING.levels_settle, stop)
-    )
+    settled = best[2] + TUNING.levels_grid + TUNING.levels_settle
+    return max(best[1] - TUNING.levels_grid, first), min(settled, stop)

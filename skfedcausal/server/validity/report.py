@@ -4,14 +4,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from ...statespace.episodes import episodes
 from ..joint import step_series, unit_scores
 from ..lagged.misfit import one_lag_is_enough
 from . import checks
-from .drivers import bands, driver_rows
+from .drivers import _DRIVER, bands, driver_rows, groups_of
 from .tuning import TUNING
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
@@ -22,7 +21,6 @@ LEVEL = 1e-3  # chance that a family of checks withholds anything on a record wi
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
 _LAGS, _FIRST_LATE, _LATE_LAGS = 10, 25, 128
 WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
-_DRIVER = "no shared driver"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +62,9 @@ class Evidence:
         Of plants with a memory any link; where one lag is enough the driver is faint, and leaves loops that are not
         sure both ways; where a prior hides what it does otherwise, any link that is not sure.
         """
-        if self.has_memory:
-            left = self.linked
-        else:
-            left = self.linked - self.sure
-            if not self.has_prior:
-                left &= self._loops
+        left = self.linked if self.has_memory else self.linked - self.sure
+        if not (self.has_memory or self.has_prior):
+            left &= self._loops
         return _unordered(self.correlated | left)
 
 
@@ -102,26 +97,22 @@ def evidence(server, run, record, links):
     correlated = {(place[a], place[b]) for a, b, p in together if p < LEVEL}
     # single bursts that units share, or far tails, make sizes of products, not their mean
     correlated = {pair for pair in correlated if checks.together(*(units[k] for k in pair))[1] < LEVEL}
+    has_memory = len(server.lag_transitions_) > 1 or server.misfit_.empty
+    # with a prior tests of later lags have to say nothing at all
+    has_memory = bool(has_memory or (server.has_prior_ and not one_lag_is_enough(server.misfit_)))
     return Evidence(
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(told), {pair: p for pair, (_, p) in told.items()}, sure,
         {pair: delay for pair, (delay, _) in told.items()}, correlated,
         server.covariance != "information", None if path is None else [path[:, rows] for rows in slices],
-        _may_remember(server), server.has_prior_,
+        has_memory, server.has_prior_,
     )  # fmt: skip
 
 
 def _rows_of(table, *columns):
     """Rows of some columns of a table, faster than pandas goes through few of them."""
     return zip(*(table[name].tolist() for name in columns), strict=True)
-
-
-def _may_remember(server):
-    """Whether one lag was not shown to be enough; with a prior tests of later lags have to say nothing at all."""
-    if len(server.lag_transitions_) > 1 or server.misfit_.empty:
-        return True
-    return bool(server.has_prior_ and not one_lag_is_enough(server.misfit_))
 
 
 def _filled(record, filtered):
@@ -158,8 +149,13 @@ def report(server, run, record, links):
             is_late = (lambda: False) if server.clock is None else (lambda: server.clock.stopped_by_clock)
             rows += _of_spectra(found, record, set(closed), is_late)
         rows += _of_echoes(found, record, _driven(rows))
-    moves, counts = _shifts(found) if _may_shift(found, rows) else ([], [0] * len(found.names))
-    rows += [_of_shifts(name, count, moves) for name, count in zip(found.names, counts, strict=True) if count]
+    moves: list = []
+    if found.scores is not None and (_driven(rows) or found.path is not None):  # or the plant knows of a shift
+        moves, counts = _shifts(found)
+        which = ", ".join(f"{start}-{stop - 1}" for start, stop in moves)
+        remedy = f'levels="episode" in this unit, without rows {which}'
+        units = zip(found.names, counts, strict=True)
+        rows += [("steady levels", name, name, count, np.nan, False, remedy) for name, count in units if count]
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
     kinds = {"statistic": float, "p_value": float, "passed": bool}
     table = pd.DataFrame({name: np.array(column, kinds.get(name, object)) for name, column in columns.items()})
@@ -181,10 +177,7 @@ def _closed_pairs(links, found, rows):
 def _of_spectra(found, record, closed, is_late):
     """Pairs that a driver may move, but for closed ones that touch no other."""
     suspected = found.suspected | found.backed_loops
-    graph = np.zeros((len(found.names),) * 2)
-    for pair in suspected:
-        graph[pair] = 1
-    _, group = connected_components(graph, directed=False)  # what moves one of them may move the others
+    group = groups_of(suspected, len(found.names))  # what moves one of them may move the others
     looked_at = {group[unit] for pair in (suspected | _unordered(found.linked)) - closed for unit in pair}
     pairs = {pair for pair in suspected if group[pair[0]] in looked_at}
     return driver_rows(found, record, bands(np.hstack(found.scores), found.starts), pairs, is_late) if pairs else []
@@ -195,32 +188,23 @@ def _driven(rows):
     return {(first, second) for check, first, second, *_, passed, _ in rows if check == _DRIVER and not passed}
 
 
-def _may_shift(found, rows):
-    """Whether a driver seems to move units, or the plant knows of a shift."""
-    is_driven = any(row[0] == _DRIVER and not row[5] for row in rows)
-    return found.scores is not None and (is_driven or found.path is not None)
-
-
 def _shifts(found):
     """Rows (start, stop) in which levels shift again and again, as those of a driver, and in how many a unit moves."""
     from .levels import movers, shifts  # for plants with drivers
 
     scores = found.scores if found.path is None else [*map(np.add, found.scores, found.path)]
     seen = shifts(np.hstack(scores), found.starts)
-    counts = movers(scores, seen, found.starts).sum(axis=0).tolist() if seen else [0] * len(scores)
-    return [(shift.start, shift.stop) for shift in seen], counts
-
-
-def _of_shifts(name, count, moves):
-    """A unit that moves in so many of the shifts, all of which are left out of the record."""
-    rows = ", ".join(f"{start}-{stop - 1}" for start, stop in moves)
-    return "steady levels", name, name, count, np.nan, False, f'levels="episode" in this unit, without rows {rows}'
+    return seen, movers(scores, seen, found.starts).sum(axis=0).tolist() if seen else [0] * len(scores)
 
 
 def _row(found, check, cause, effect, result, level, remedy):
     statistic, p = result
-    passed = bool(p > level)
-    return check, found.names[cause], found.names[effect], statistic, p, passed, "" if passed else remedy
+    return judged(check, (found.names[cause], found.names[effect]), statistic, p, p > level, remedy)
+
+
+def judged(check, names, statistic, p, passed, remedy):
+    """A row of the table, with a remedy where the check did not pass."""
+    return check, *names, statistic, p, bool(passed), "" if passed else remedy
 
 
 def _of_late_lags(found, of_lags, dof):
@@ -238,10 +222,9 @@ def _of_late_lags(found, of_lags, dof):
 
 
 def _of_squares(found, m=None):
-    m = len(found.units) if m is None else m
-    statistic, p = checks.squares(found.units)
-    for k in range(len(found.units)):
-        yield _row(found, "steady variance", k, k, (statistic[k], p[k]), LEVEL / m, 'covariance="sandwich"')
+    level = LEVEL / (len(found.units) if m is None else m)
+    for k, result in enumerate(zip(*checks.squares(found.units), strict=True)):
+        yield _row(found, "steady variance", k, k, result, level, 'covariance="sandwich"')
 
 
 def _of_halves(found, levels):
@@ -259,9 +242,8 @@ def _of_orders(server, found):
     for name, p in _rows_of(server.misfit_, "effect", "p_adjusted"):
         smallest[name] = min(p, smallest.get(name, np.inf))
     for name in found.names:
-        p = smallest.get(name, np.nan)
-        passed = bool(len(found.lags) > 1 or not p <= LEVEL)
-        yield "enough lags", name, name, len(found.lags), p, passed, "" if passed else "more lags"
+        n_lags, p = len(found.lags), smallest.get(name, np.nan)
+        yield judged("enough lags", (name, name), n_lags, p, n_lags > 1 or not p <= LEVEL, "more lags")
 
 
 def _of_noise(run, record, found):
@@ -269,17 +251,16 @@ def _of_noise(run, record, found):
     if not record.is_constant or not record.determined.all():
         return
     slices = record.partition.slices
-    for k, (part, rows, P) in enumerate(zip(record.parts, slices, run.unit_covariances(slices), strict=True)):
+    units = zip(found.names, record.parts, slices, run.unit_covariances(slices), strict=True)
+    for name, part, rows, P in units:
         J = part.patterns[0]
         residual = record.z[:, rows] - run.predicted[:, rows] @ J
         whiten = np.linalg.inv(np.linalg.cholesky(J + J @ P[-1] @ J))
         square = np.square(whiten @ residual.T).mean(axis=0)
-        error = square.std() / np.sqrt(len(square))
-        ratio = float(square.mean())
+        error, ratio = square.std() / np.sqrt(len(square)), float(square.mean())
         p = 2 * float(ndtr(-abs(ratio - 1) / error)) if error > 0 else float(ratio == 1)  # where all rows are alike
-        passed = bool(p > LEVEL / len(slices) or abs(ratio - 1) <= TUNING.report_near)
-        name = found.names[k]
-        yield "noise as supposed", name, name, ratio, p, passed, "" if passed else "n_rounds, or give C and R"
+        passed = p > LEVEL / len(slices) or abs(ratio - 1) <= TUNING.report_near
+        yield judged("noise as supposed", (name, name), ratio, p, passed, "n_rounds, or give C and R")
 
 
 def _of_scores(found, m=None):
@@ -314,23 +295,21 @@ def _of_variance(found):
 def _of_rows(found):
     """Units that are seen as one, and links that may be another unit's within the row."""
     size = checks.correlation(found.units)
-    m = len(size)
-    for a in range(m):
-        for b in range(a):
-            passed = bool(size[a, b] < _SAME_ROW)
-            names = found.names[b], found.names[a]
-            yield "apart in the same row", *names, size[a, b], np.nan, passed, "" if passed else "join the units"
-            if size[a, b] > TUNING.report_one:
-                yield _OF_BOTH, *names, size[a, b], np.nan, False, "leave one of them out"
+    for a, b in zip(*np.tril_indices(len(size), -1), strict=True):
+        names = found.names[b], found.names[a]
+        yield judged("apart in the same row", names, size[a, b], np.nan, size[a, b] < _SAME_ROW, "join the units")
+        if size[a, b] > TUNING.report_one:
+            yield _OF_BOTH, *names, size[a, b], np.nan, False, "leave one of them out"
     for cause, effect in found.linked:
-        for other in range(m):
+        for other in range(len(size)):
             between = (min(other, effect), max(other, effect)) in _unordered(found.correlated)
             if other in (cause, effect) or not between or (cause, other) not in found.linked:
                 continue
             statistic, p = _own_way(found, cause, effect, other)
-            passed = bool(p <= LEVEL and size[effect, other] < _SAME_ROW)
-            remedy = "" if passed else f"sample faster: {found.names[other]} may pass it on within the row"
-            yield "not by way of another", found.names[cause], found.names[effect], statistic, p, passed, remedy
+            passed = p <= LEVEL and size[effect, other] < _SAME_ROW
+            remedy = f"sample faster: {found.names[other]} may pass it on within the row"
+            names = found.names[cause], found.names[effect]
+            yield judged("not by way of another", names, statistic, p, passed, remedy)
 
 
 def _of_rows_held_out(found):
@@ -339,27 +318,23 @@ def _of_rows_held_out(found):
         e, c = found.slices[effect], found.slices[cause]
         direct = checks.response(found.lags[:, e, c], found.starts, found.states[cause])
         gain, error = checks.held_out_gain(found.news[effect] + direct, direct)
-        names = found.names[cause], found.names[effect]
-        passed = bool(gain > 0)
-        p = float(ndtr(-gain / error)) if error > 0 else np.nan
-        yield "gains held-out", *names, gain, p, passed, "" if passed else "another record"
+        names, p = (found.names[cause], found.names[effect]), float(ndtr(-gain / error)) if error > 0 else np.nan
+        yield judged("gains held-out", names, gain, p, gain > 0, "another record")
 
 
 def with_wandering(table, messages):
     """The table with a row for each unit that says of its sensors that they wander."""
-    drifting = {name: message.wanders for name, message in messages.items() if message.wanders is not None}
-    return _with_rows(
-        table,
-        [(_WANDERING, k, k, period, np.nan, False, 'levels="wander" in this unit') for k, period in drifting.items()],
-    )
+    drifting = [(name, message.wanders) for name, message in messages.items() if message.wanders is not None]
+    remedy = 'levels="wander" in this unit'
+    return _with_rows(table, [(_WANDERING, name, name, period, np.nan, False, remedy) for name, period in drifting])
 
 
 def with_joining(table, benefit):
     """The table with a row per unit on what joining gained on rows held out; zero for units without connections."""
     rows = []
     for name, gain, error in benefit[["gain", "stderr"]].itertuples():
-        p, passed = float(ndtr(-gain / error)) if error > 0 else np.nan, bool(gain >= 0)
-        rows.append(("joining gains held-out", name, name, gain, p, passed, "" if passed else "leave it alone"))
+        p = float(ndtr(-gain / error)) if error > 0 else np.nan
+        rows.append(judged("joining gains held-out", (name, name), gain, p, gain >= 0, "leave it alone"))
     return _with_rows(table, rows)
 
 
@@ -396,7 +371,7 @@ def _of_echoes(found, record, driven):
         passed = not is_hidden and pair not in _unordered(found.correlated)
         names = found.names[cause], found.names[effect]
         remedy = f"more sensors of {names[1]}" if is_hidden else "sample faster, and values rather than means"
-        yield "more than an echo", *names, share, p, passed, "" if passed else remedy
+        yield judged("more than an echo", names, share, p, passed, remedy)
 
 
 def _unordered(pairs):

@@ -16,10 +16,11 @@ References
 """
 
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import block_diag, cho_factor, cho_solve, solve_triangular
 
 from .tuning import TUNING
 
@@ -29,10 +30,10 @@ _DIAGONALS = (0.15, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97)
 DECAYS = np.array(_SPLINES + _DIAGONALS)
 _COARSE = np.array([0, 2, 4, 6, 8, 10, 12, 14, 16, 18])
 _ALIKE = {k: int(np.abs(np.array(_SPLINES) - d).argmin()) for k, d in enumerate(_DIAGONALS, len(_SPLINES))}
+_ALIKE |= {k: len(_SPLINES) + int(np.abs(np.array(_DIAGONALS) - d).argmin()) for k, d in enumerate(_SPLINES)}
 CHANNEL_SCALES = 10.0 ** np.arange(-7, 1.1, 0.25)
 FIRST = 2  # decay and scale to begin with
 FIRST_SCALE = 0.03
-NOTHING = 1e-6  # scales up to this take a channel out
 
 
 class Channel(NamedTuple):
@@ -78,17 +79,9 @@ def _single_lags(n_lags):
 
 def prior_root(channels, scales, decays):
     """Block-diagonal R of all channels, shape (n_coefficients, n_coordinates), and the end of each block."""
-    roots = [
-        np.sqrt(c) * kernel_root(len(channel.lags), d) for channel, c, d in zip(channels, scales, decays, strict=True)
-    ]
-    widths = [root.shape[1] * channel.n_vectors for root, channel in zip(roots, channels, strict=True)]
-    R = np.zeros((sum(channel.size for channel in channels), sum(widths)))
-    row = col = 0
-    for root, channel in zip(roots, channels, strict=True):
-        for _ in range(channel.n_vectors):
-            R[row : row + len(root), col : col + root.shape[1]] = root
-            row, col = row + len(root), col + root.shape[1]
-    return R, np.cumsum(widths)
+    known = zip(channels, scales, decays, strict=True)
+    roots = [[np.sqrt(c) * kernel_root(len(each.lags), d)] * each.n_vectors for each, c, d in known]
+    return block_diag(*chain.from_iterable(roots)), np.cumsum([root[0].shape[1] * len(root) for root in roots])
 
 
 def prior_unit(M):
@@ -127,11 +120,6 @@ class PriorCoordinates:
         return Posterior(root @ white, root, 0.5 * float(white @ white) - float(np.log(np.diag(L)).sum()))
 
 
-def posterior(G, b, channels, scales, decays):
-    """The :class:`Posterior` under given priors."""
-    return PriorCoordinates(G, b, channels, decays).posterior(scales)
-
-
 def rescaled(found, channels, scales, decays):
     """Scales after one step of expectation maximisation with the kernels as they are."""
     scales, start = scales.copy(), 0
@@ -149,22 +137,14 @@ def rescaled(found, channels, scales, decays):
     return scales
 
 
-def efficient(G, b, channels, scales, decays, number):
-    """Information and score of one channel when the others are integrated out."""
-    starts = np.concatenate([[0], np.cumsum([channel.size for channel in channels])])
-    own = np.zeros(len(b), dtype=bool)
-    own[starts[number] : starts[number + 1]] = True
+def efficient(G, b, channels, scales, decays, chosen):
+    """Information and score of some channels, `chosen` (n_channels,) bool, when the others are integrated out."""
+    own, others = np.repeat(chosen, [channel.size for channel in channels]), np.flatnonzero(~chosen)
     if own.all():
         return G, b
-    others = [k for k in range(len(channels)) if k != number]
     R, _ = prior_root([channels[k] for k in others], scales[others], decays[others])
-    return efficient_given(G[~own][:, ~own], G[~own][:, own], G[own][:, own], b[~own], b[own], R)
-
-
-def efficient_given(inner, cross, own, b_inner, b_own, R):
-    """The same from blocks: of nuisance coefficients with the prior root R, and of the wanted ones."""
-    nuisance = Nuisance(inner, b_inner, R)
-    return tuple(x[0] for x in nuisance.efficient(cross[None], own[None], b_own[None]))
+    blocks = G[~own][:, own], G[own][:, own], b[own]
+    return tuple(x[0] for x in Nuisance(G[~own][:, ~own], b[~own], R).efficient(*(x[None] for x in blocks)))
 
 
 class Nuisance:
@@ -213,7 +193,7 @@ def swept(G, b, channels, scales, decays, *, coarse=False):
     """Scales and kernels, each channel's the best given the others', one channel after the other."""
     scales, decays = scales.copy(), decays.copy()
     for number, channel in enumerate(channels):
-        S, q = efficient(G, b, channels, scales, decays, number)
+        S, q = efficient(G, b, channels, scales, decays, np.arange(len(channels)) == number)
         decays[number], scales[number] = _best_kernel(S, q, channel, int(decays[number]), coarse, number > 0)
     return scales, decays
 
@@ -262,11 +242,7 @@ def _best_kernel(S, q, channel, present, coarse, may_wait):
 def _neighbours(number, most):
     """Kernels next to one: of its own kind, of the other, and that begin a lag earlier or later."""
     dead, number = divmod(number, len(DECAYS))
-    n = len(_SPLINES)
-    if number < n:
-        other = n + int(np.abs(np.array(_DIAGONALS) - _SPLINES[number]).argmin())
-        found = [k for k in (number - 1, number + 1) if 0 <= k < n] + [other]
-    else:
-        found = [k for k in (number - 1, number + 1) if n <= k < len(DECAYS)] + [_ALIKE[number]]
+    kind = range(len(_SPLINES)) if number < len(_SPLINES) else range(len(_SPLINES), len(DECAYS))
+    found = [k for k in (number - 1, number + 1) if k in kind] + [_ALIKE[number]]
     found = [dead * len(DECAYS) + k for k in found]
     return found + [k * len(DECAYS) + number for k in (dead - 1, dead + 1) if 0 <= k <= most]

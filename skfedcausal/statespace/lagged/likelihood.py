@@ -41,25 +41,22 @@ class LagSums(NamedTuple):
     n_rows: int  # of the likelihood
 
     @classmethod
-    def of(cls, series, starts, n_lags, memory, known=None, present=None):
+    def of(cls, series, starts, n_lags, memory, known=None):
         """Of a series (T, c); `known` are its lag sums as far as somebody has them."""
-        window = n_lags + memory
+        window, c = n_lags + memory, series.shape[1]
         bounds = np.array(episodes(starts, len(series)))
         long = bounds[:, 1] - bounds[:, 0] >= 2 * window
         needed = window + 1
         if known is not None and long.all():
             sums = known[:needed]
             if len(sums) < needed:
-                more = lag_covariances(series, range(len(sums), needed), starts, present)
-                sums = np.concatenate([sums, more])
+                sums = np.concatenate([sums, lag_covariances(series, range(len(sums), needed), starts)])
         else:
-            sums = np.zeros((needed, series.shape[1], series.shape[1]))
+            sums = np.zeros((needed, c, c))
             for start, stop in bounds[long]:
-                there = None if present is None else present[start:stop]
-                sums += lag_covariances(series[start:stop], range(needed), (0,), there)
-        c = series.shape[1]
-        heads = [series[a : a + window] for a, _ in bounds[long]]
-        tails = [series[b - window : b] for _, b in bounds[long]]
+                sums += lag_covariances(series[start:stop], range(needed))
+        heads = np.array([series[a : a + window] for a, _ in bounds[long]]).reshape(-1, window, c)
+        tails = np.array([series[b - window : b] for _, b in bounds[long]]).reshape(-1, window, c)
         kept = bounds[~long & (bounds[:, 1] - bounds[:, 0] > n_lags)]
         short = np.zeros((len(kept), 2 * window, c))
         for rows, (a, b) in zip(short, kept, strict=True):
@@ -68,9 +65,7 @@ class LagSums(NamedTuple):
         n_rows = int((bounds[long, 1] - bounds[long, 0] - n_lags).sum() + (lengths - n_lags).sum())
         if n_rows <= 0:
             raise ValueError(f"No episode is longer than the {n_lags} lags of the plant.")
-        shape = (-1, window, c)
-        first, last = (np.array(x).reshape(shape) for x in (heads, tails))
-        return cls(sums, first, last, short, lengths, n_lags, memory, n_rows)
+        return cls(sums, heads, tails, short, lengths, n_lags, memory, n_rows)
 
     def transformed(self, T):
         """Those of the series ``T x``."""
@@ -139,7 +134,7 @@ class _Filtered:
         self.noise = self.ZN @ hermitian(Z)
         self._crossed = self.F @ likelihood.spectrum
         products = self._crossed @ hermitian(self.F)
-        self.ends, self.short = [end.residuals(self.F) for end in likelihood.ends], None
+        self.ends, self.short = [_EndResiduals(end, self.F) for end in likelihood.ends], None
         for end in self.ends:
             products -= end.products()
         if likelihood.short is not None:
@@ -169,8 +164,7 @@ class LaggedLikelihood:
         p, L = self.n_lags, self.memory
         # products of X (L lags either way), of Z (p) and of the covariances (L + p) do not overlap
         self.n_fft = next_fast_len(max(2 * L + 3 * p + 1, 64), real=True)
-        half = self.n_fft // 2 + 1
-        self.weights = np.full(half, 2.0 / self.n_fft)
+        self.weights = np.full(self.n_fft // 2 + 1, 2.0 / self.n_fft)
         self.weights[0] = 1.0 / self.n_fft
         if self.n_fft % 2 == 0:
             self.weights[-1] = 1.0 / self.n_fft
@@ -181,7 +175,8 @@ class LaggedLikelihood:
         self._window = np.zeros(self.n_fft)
         self._window[: L + 1] = 1.0
         self._window[self.n_fft - L :] = 1.0
-        self.ends = [_Ends(rows, self, late) for rows, late in ((sums.heads, False), (sums.tails, True)) if len(rows)]
+        ends = (sums.heads, slice(p)), (sums.tails, slice(p + L, 2 * p + L))
+        self.ends = [_Ends(rows, self, slice(p, p + L), outside) for rows, outside in ends if len(rows)]
         self.short = (sums.short, sums.lengths) if len(sums.short) else None
         self._last = None
 
@@ -222,31 +217,24 @@ class LaggedLikelihood:
 class _Ends:
     """Rows at the beginning or the end of episodes, by which a convolution over all rows errs."""
 
-    def __init__(self, rows, likelihood, late):
-        self.rows, self.late = rows, late
-        self.n_fft, self.p, self.L = likelihood.n_fft, likelihood.n_lags, likelihood.memory
-        self.n, self.window = likelihood.n, rows.shape[1]
+    def __init__(self, rows, likelihood, inside, outside):
+        self.n_fft, self.p, self.inside, self.outside = likelihood.n_fft, likelihood.n_lags, inside, outside
         self.spectrum = np.fft.rfft(rows, self.n_fft, axis=1)  # (episodes, f, c)
-
-    def residuals(self, F):
-        """The residuals of the rows inside the likelihood, and of the convolution outside."""
-        full = np.fft.irfft(np.einsum("fij,efj->efi", F, self.spectrum), self.n_fft, axis=1)
-        inside, outside = np.zeros_like(full), np.zeros_like(full)
-        if self.late:
-            inside[:, self.p : self.window] = full[:, self.p : self.window]
-            outside[:, self.window : self.window + self.p] = full[:, self.window : self.window + self.p]
-            excluded = slice(self.window, self.window + self.p)
-        else:
-            outside[:, : self.p] = full[:, : self.p]
-            inside[:, self.p : self.window] = full[:, self.p : self.window]
-            excluded = slice(0, self.p)
-        return _EndResiduals(inside, outside, excluded, self)
 
 
 class _EndResiduals:
-    def __init__(self, inside, outside, excluded, ends):
-        self._ends, self._excluded = ends, excluded
-        self.r, self.e = np.fft.rfft(inside, axis=1), np.fft.rfft(outside, axis=1)
+    """The residuals of the rows inside the likelihood, and of the convolution outside."""
+
+    def __init__(self, ends, F):
+        self._ends = ends
+        full = np.fft.irfft(np.einsum("fij,efj->efi", F, ends.spectrum), ends.n_fft, axis=1)
+        self.r, self.e = (self._of_rows(full, rows) for rows in (ends.inside, ends.outside))
+
+    def _of_rows(self, series, rows):
+        """The spectrum of some rows alone."""
+        kept = np.zeros_like(series)
+        kept[:, rows] = series[:, rows]
+        return np.fft.rfft(kept, axis=1)
 
     def products(self):
         """What the products of the convolution have too much."""
@@ -261,9 +249,7 @@ class _EndResiduals:
         """Products of the whitened residuals of rows outside the likelihood with the regressors, by lag."""
         n_fft = self._ends.n_fft
         y = np.fft.irfft(np.einsum("fij,efj->efi", near, self.r), n_fft, axis=1)
-        kept = np.zeros_like(y)
-        kept[:, self._excluded] = y[:, self._excluded]
-        products = _spectra(np.fft.rfft(kept, axis=1), self._ends.spectrum)
+        products = _spectra(self._of_rows(y, self._ends.outside), self._ends.spectrum)
         return np.fft.irfft(products, n_fft, axis=0)[: self._ends.p + 1]
 
 

@@ -13,7 +13,7 @@ from skfedcausal.server.estimation.estimate import Settings, estimate_plant, may
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.prediction import smooth_plant
+from skfedcausal.server.prediction import smooth_record
 
 LINKS = [(0, 1), (1, 2)]
 
@@ -44,7 +44,7 @@ def test_passes_end_at_what_the_smoother_of_a_record_with_gaps_expects(monkeypat
     A, Q = 0.7 * np.eye(n), np.eye(n)
     monkeypatch.setattr(filled, "_SETTLED", 0.0)
     by_passes = filled._expected(A, Q, record, np.zeros((record.n_samples, n)), 600)
-    assert_allclose(by_passes, smooth_plant(A, Q, record, intercept=False)[0], atol=1e-4)
+    assert_allclose(by_passes, smooth_record(A, Q, record, intercept=False)[0], atol=1e-4)
 
 
 def test_only_plain_records_with_few_rows_missing_do_without_the_exact_likelihood():

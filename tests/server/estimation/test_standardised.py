@@ -6,9 +6,10 @@ import pytest
 from skfedcausal import KalmanClient
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation import standardised as standardised_module
-from skfedcausal.server.estimation.standardised import StandardisedPlant, _filter_memory
+from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord, Scores
 from skfedcausal.statespace.observation import information
+from skfedcausal.statespace.riccati import filter_radius
 
 from ...statespace._reference import assert_within, brute_force_rounding, rounding, with_gaps
 from .._reference import coupled_plant
@@ -152,7 +153,7 @@ def test_short_records_are_not_asked_for_more_lags_than_they_have():
 
 
 def lags_of_filter(plant, A, Q):
-    return plant._lags_for(_filter_memory(A, Q, np.linalg.inv(plant.score_noise)))
+    return plant._lags_for(filter_radius(A, np.linalg.inv(plant.score_noise), Q))
 
 
 @pytest.mark.parametrize("noise", [0.1, 2.0, 10.0])

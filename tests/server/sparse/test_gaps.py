@@ -52,7 +52,8 @@ class Plant:
 
     def filter(self):
         m = self.partition.n_units
-        return stationary_gain(self, *self.matrices, [list(range(m))], [{}] * m, [list(range(m))] * m)
+        every, none = np.ones((m, m), dtype=bool), np.zeros((m, m), dtype=bool)
+        return stationary_gain(self, *self.matrices, [list(range(m))], every, none, np.ones((m, m)))
 
 
 def holes(X, seed=0, share=0.05, length=40):

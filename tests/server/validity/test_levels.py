@@ -36,9 +36,9 @@ def test_shifts_are_found_and_rows_in_which_levels_move_are_in_them(ramp):
     found = shifts(x, (0,))
     assert len(found) == len(ROWS)
     for shift, row in zip(found, ROWS, strict=True):
-        assert shift.start <= row + 3  # of steps of four rows
-        assert shift.stop >= row + ramp - 3
-        assert shift.stop - shift.start < ramp + 40
+        assert shift[0] <= row + 3  # of steps of four rows
+        assert shift[1] >= row + ramp - 3
+        assert shift[1] - shift[0] < ramp + 40
 
 
 @pytest.mark.parametrize("every", [200, 400])
@@ -51,7 +51,7 @@ def test_large_shifts_are_found_as_small_ones_are(phi, every):
             x = autoregressions(seed, phi)
             found = shifts(x + size * x.std() * stepped(2000, rows, seed=seed)[:, None], (0,))
             assert len(found) == len(rows)
-            assert all(shift.start <= row < shift.stop for shift, row in zip(found, rows, strict=True))
+            assert all(shift[0] <= row < shift[1] for shift, row in zip(found, rows, strict=True))
 
 
 @pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, 0.95])
@@ -167,7 +167,7 @@ def test_what_stands_still_in_most_rows_is_judged_by_the_others(still):
     x = autoregressions(2, 0.3, k=3)
     x[700:] = still
     found = shifts(x, (0,))
-    assert all(0 < shift.start < shift.stop <= len(x) for shift in found)
+    assert all(0 < shift[0] < shift[1] <= len(x) for shift in found)
     assert shifts(np.full((2000, 2), still), (0,)) == []
     x = autoregressions(3, 0.3, k=3)
     x[:, 1] = still
@@ -177,4 +177,4 @@ def test_what_stands_still_in_most_rows_is_judged_by_the_others(still):
 def test_steps_alone_are_found():
     found = shifts(np.column_stack([stepped(2000, ROWS), stepped(2000, ROWS, seed=1)]), (0,))
     assert len(found) == len(ROWS)
-    assert all(shift.start <= row <= shift.stop for shift, row in zip(found, ROWS, strict=True))
+    assert all(shift[0] <= row <= shift[1] for shift, row in zip(found, ROWS, strict=True))
