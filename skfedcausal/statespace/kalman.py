@@ -1,4 +1,4 @@
-"""Exact Kalman filters in information form, where measurements are missing too.
+"""Exact Kalman filters in information form, and through statsmodels where a unit's measurements are missing.
 
 With a constant information matrix the covariances do not depend on the data and settle after a few steps.
 They are computed step by step until they have settled; from there on the filter is a linear recurrence with
@@ -22,6 +22,7 @@ from .tuning import TUNING
 _SETTLED = 1e-13  # relative distance to the steady covariance that is rounding
 _CACHE_BYTES = 1 << 19  # a chunk of a recurrence and its buffer stay in the second-level cache
 _CHUNK_BYTES = 1 << 28  # of the matrices of rows that are smoothed together
+_CHUNK = 20_000  # rows that statsmodels filters together
 FILTERED_BYTES = 1 << 24  # that are filtered together: few enough for their memory to be used again
 
 
@@ -265,10 +266,54 @@ def all_rows(parts, shape):
     return Filtered(filtered, predicted, terms)
 
 
+def pseudo_measurements(info):
+    """Designs ``L'`` per pattern and whitened measurements per time step.
+
+    The designs are (n_patterns, n, n), the measurements (n_samples, n).
+    """
+    values, vectors = np.linalg.eigh(info.patterns)
+    kept = values > TUNING.kalman_rank * np.maximum(values[:, -1:], 1e-300)
+    root = np.sqrt(np.where(kept, values, 0.0))
+    inverse = np.where(kept, 1 / np.where(kept, root, 1.0), 0.0)
+    designs = root[:, :, None] * np.swapaxes(vectors, 1, 2)
+    whiten = inverse[:, :, None] * np.swapaxes(vectors, 1, 2)
+    return designs, np.einsum("tij,tj->ti", whiten[info.pattern_of], info.z)
+
+
 def filter_missing(A, Q, P0, info, *, exogenous=None, starts=(0,)):
-    """Filtered and predicted states of one unit, exact for any pattern of missing measurements."""
-    parts = filter_rows(A, Q, P0, info.z, info.matrices, starts=starts, exogenous=exogenous)
-    return all_rows(parts, info.z.shape)
+    """Filtered and predicted states of one unit, exact for any pattern of missing measurements.
+
+    Each time step is first reduced to at most ``n_states`` pseudo-measurements ``L' h + e``, ``e ~ N(0, I)``,
+    with ``L L' = J`` of that step, so the cost does not depend on the number of sensors.
+    """
+    from statsmodels.tsa.statespace.kalman_filter import KalmanFilter  # slow to import, for gaps only
+
+    designs, series = pseudo_measurements(info)
+    n_samples, n = series.shape
+    filtered, predicted = np.empty((n_samples, n)), np.empty((n_samples, n))
+    loglik = np.empty(n_samples)
+    for start, stop in episodes(starts, n_samples):
+        mean, cov = np.zeros(n) if exogenous is None else exogenous[start], P0
+        for first in range(start, stop, _CHUNK):
+            rows = slice(first, min(stop, first + _CHUNK))
+            model = KalmanFilter(k_endog=n, k_states=n, tolerance=0.0)
+            model.bind(np.ascontiguousarray(series[rows]))
+            model["design"] = np.asfortranarray(np.transpose(designs[info.pattern_of[rows]], (1, 2, 0)))
+            model["transition"], model["selection"], model["state_cov"] = A, np.eye(n), Q
+            model["obs_cov"] = np.eye(n)
+            if exogenous is not None:
+                model["state_intercept"] = step_drive(exogenous, rows, stop)[:, :, 0].T
+            model.initialize_known(mean, cov)
+            model.filter_univariate = True  # pseudo-measurements have noise of their own each: no matrix is inverted
+            model.memory_no_gain = model.memory_no_smoothing = model.memory_no_std_forecast = True
+            model.memory_no_forecast_cov = True
+            result = model.filter()
+            mean, cov = result.predicted_state[:, -1], result.predicted_state_cov[:, :, -1]
+            filtered[rows], predicted[rows] = result.filtered_state.T, result.predicted_state.T[:-1]
+            loglik[rows] = result.llf_obs
+    # the likelihood of the pseudo-measurements, less the part of it that is free of the states
+    loglik += 0.5 * (n * np.log(2 * np.pi) + np.einsum("ti,ti->t", series, series))
+    return Filtered(filtered, predicted, loglik)
 
 
 class _Level(NamedTuple):

@@ -41,6 +41,7 @@ class Tuning:
     kalman_nearly_settled: float = 1e-9  # distance at which standing still means that rounding is in the way
     kalman_schedule_bytes: int = 1 << 26
     kalman_least_steps: int = 16  # of covariances that are kept until they settle, and how many at least
+    kalman_rank: float = 1e-12
 
     lag_products_least_window: int = 512
     lag_products_numbers: int = 2**21  # rows of a window, numbers of the windows that are taken together

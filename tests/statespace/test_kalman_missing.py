@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from skfedcausal.statespace import kalman
-from skfedcausal.statespace.kalman import filter_missing
-from skfedcausal.statespace.observation import information
+from skfedcausal.statespace.kalman import filter_missing, pseudo_measurements
+from skfedcausal.statespace.observation import Information, information
 
 from ._reference import (
     assert_within,
     brute_force,
     brute_force_rounding,
+    random_covariance,
     random_plant,
+    rounding,
     simulate,
     statsmodels_moments,
     with_gaps,
@@ -49,7 +51,7 @@ def test_episodes_may_be_as_short_as_one_row(n_samples):
 @pytest.mark.parametrize("with_drive", [False, True])
 @pytest.mark.parametrize("chunk", [1, 5, 49, 50, 51, 1000])
 def test_chunks_hand_the_state_on(chunk, with_drive, monkeypatch):
-    monkeypatch.setattr(kalman, "chunks", lambda a, b, *_: [slice(k, min(k + chunk, b)) for k in range(a, b, chunk)])
+    monkeypatch.setattr(kalman, "_CHUNK", chunk)
     plant = random_plant(1, 3, 4, radius_=0.95)
     Y = with_gaps(simulate(plant, 100, 1), 2, rows=(49, 50, 51))
     drive = np.random.default_rng(3).normal(size=(100, 3)) if with_drive else None
@@ -66,3 +68,32 @@ def test_an_absent_unit_is_predicted_by_its_model_alone():
     error = plant.filter_rounding * (1 + np.abs(result.filtered).max())
     assert_within(result.filtered[20:], expected, error)
     assert_within(result.log_likelihood[20:], 0, error)
+
+
+@pytest.mark.parametrize("rank", [0, 1, 2, 3])
+def test_pseudo_measurements_carry_the_information_of_the_measurements(rank):
+    rng = np.random.default_rng(rank)
+    C = rng.normal(size=(rank, 3))
+    noise = random_covariance(rng, rank)
+    J = C.T @ np.linalg.solve(noise, C)
+    z = rng.normal(size=(20, rank)) @ C
+    designs, series = pseudo_measurements(Information(z, J[None]))
+    assert designs.shape == (1, 3, 3)
+    error = rounding(3) * (1 + np.abs(J).max())
+    assert_within(designs[0].T @ designs[0], J, error)
+    # whitening divides by the square root of the smallest eigenvalue there is
+    condition = np.sqrt(np.linalg.cond(C @ C.T) * np.linalg.cond(noise)) if rank else 1.0
+    assert_within(series @ designs[0], z, error * condition * (1 + np.abs(z).max()))
+    measured = np.abs(designs[0]).max(axis=1) > 0
+    assert measured.sum() == rank
+    np.testing.assert_array_equal(series[:, ~measured], 0)
+
+
+def test_each_time_step_gets_the_pseudo_measurements_of_its_pattern():
+    rng = np.random.default_rng(0)
+    patterns = np.array([random_covariance(rng, 2), np.zeros((2, 2)), np.diag([4.0, 0.0])])
+    index = np.array([0, 2, 1, 2])
+    z = np.array([patterns[k] @ rng.normal(size=2) for k in index])
+    designs, series = pseudo_measurements(Information(z, patterns, index))
+    error = rounding(2, np.sqrt(np.linalg.cond(patterns[0]))) * (1 + np.abs(z).max())
+    assert_within(np.einsum("tji,tj->ti", designs[index], series), z, error)
