@@ -24,7 +24,7 @@ from .nominal import (
     rows_to_learn_from,
     scale_dispersion,
 )
-from .operating import LARGE, OperatingPoint, fault_end
+from .operating import LARGE, OperatingPoint, beyond_followed, fault_end
 from .posterior import (
     SURE,
     Answer,
@@ -116,12 +116,14 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
+        if self.level.moves:
+            held = list(map(beyond_followed, held))
         told = KINDS if self._response is None and (self.is_long or self.level.moves) else SPREADS
         share = share_of_budget(told, self.is_long)
         self.slow = SlowWatch.learn(whole, self.slices, self.run_length / share, told) if self.is_whole else None
         run_length = self.run_length if self.slow is None else self.run_length / (1 - share)
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
-        self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length, self._rng)
+        self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length)
         if self.slow is not None:
             self.levels.take_in(SLOW, self.slow.threshold, self.slow.n_alarms, 1 / self.run_length)
         self._learn_posterior(learned, rows)

@@ -254,6 +254,12 @@ class Followed:
         return Followed(before=self.means(), worth=self.n_rows)
 
 
+def beyond_followed(series):
+    """A series, (n_rows, n), beyond the mean of the block before, which is followed where the level moves by itself."""
+    means = [series[k : k + FOLLOWED].mean(axis=0) for k in range(0, len(series) - FOLLOWED + 1, FOLLOWED)]
+    return series - np.repeat([np.zeros(series.shape[1]), *means], FOLLOWED, axis=0)[: len(series)]
+
+
 def fault_end(errors, surplus, outside, dims, outside_dims):
     """Last row of a fault that begins with the first of some rows: where it is likeliest to have gone on until.
 

@@ -100,7 +100,7 @@ class Tuning:
     operating_stays: float = 2.0  # of log likelihood that the last rows of an incident are as those before
     operating_least_rows: int = 10  # to know an operating point again
     operating_alike: float = 1e-3  # tail beyond which rows are not of an operating point
-    operating_drifted: float = 1e-5  # of a mean that is taken for drift
+    operating_drifted: float = 1e-3  # of a mean that is taken for drift
     operating_moves: float = 2.0  # from which on `slow` may mean that the level of the nominal record itself moves
     # standard deviations of a unit's errors by which its level has moved at least when that is told
     operating_told: float = 0.5
@@ -170,9 +170,11 @@ class Tuning:
     stream_most_inputs: int = 3  # levels of the inputs besides the present one at which an operating point is the same
     stream_after: int = 3  # rows beside a fault that may be out of the ordinary without it
 
-    thresholds_n_draws: int = 200
-    thresholds_drawn_from: int = 4  # times as many rows as the longest segment that is drawn from them
-    thresholds_block: int = 60
+    # share of nominal blocks whose largest levels are the tail, and most of it where alarms are asked for that often
+    thresholds_tail: float = 1 / 3
+    thresholds_most: float = 0.9
+    thresholds_outlier: float = 1.8  # times the median excess that a mean excess may be: one start-up is no tail
+    thresholds_promise: float = 1.0  # standard deviations of how often a tail is passed that are allowed for
     thresholds_prior_rows: float = 20.0  # weight of the model beside the data in the variance of a smoothed score
     thresholds_falls: int = 3  # power of 1 + how far inputs are beyond their ranges that the budget falls with
 
