@@ -128,7 +128,8 @@ def test_one_start_up_is_no_tail():
 @pytest.mark.parametrize("n_blocks", [0.5, 1.0, 30.0, 1e4])
 def test_a_record_of_one_block_has_a_threshold(n_blocks):
     limits, tails = rarely_passed(np.array([[3.0, 2.5]]), np.array([1.5, 0.9]), n_blocks)
-    assert np.isfinite(limits).all() and (tails > 0).all()
+    assert np.isfinite(limits).all()
+    assert (tails > 0).all()
 
 
 def test_rate_interval_is_garwoods():
