@@ -29,6 +29,7 @@ STATISTICS = {"both": ("energy", "shift"), "energy": ("energy",), "shift": ("shi
 RATES = (1.0, 0.2, 0.05)  # of the averages that are followed
 _BLOCK = 2 * GAP  # rows of which the largest level is taken, so that an alarm is mostly in one of them
 _USUAL_TAILS = {"energy": 1.5, "shift": 0.9}  # mean excess of nominal levels beyond where tails begin, times this place
+_CLEARLY = 2.0  # times its expectation that the square of a mean is at least for a share of it to be no chance
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _SECONDS |= {"month": 2629746, "year": 31556952}  # a twelfth of a Gregorian year, and the year
 
@@ -97,23 +98,27 @@ def alarm_runs(alarm, gap):
     return [(places[i + 1], places[j]) for i, j in pairwise([-1, *cuts, len(places) - 1])]
 
 
+def no_chance(squares, expected=1):
+    """Share of means that is no chance, from their squares and what these are expected to be by chance."""
+    return np.maximum(1 - _CLEARLY * expected / np.maximum(squares, 1e-300), 0.0)
+
+
 def rarely_passed(maxima, usual, n_blocks):
     """Levels that one of several statistics passes once in `n_blocks` blocks, and the mean excesses of their tails.
 
-    From their largest levels in nominal blocks, (n_known, n_statistics). Tails begin at levels that a third of these
-    pass, and their mean excess is `usual` over that level where theirs may be so by chance. How often is known from
+    From their largest levels in nominal blocks, (n_known, n_statistics). Tails begin as far out as some of these are
+    beyond, and their mean excess is `usual` over that level where theirs may be so by chance. How often is known from
     few excesses, and the promise is that it is not more often.
     """
     ordered = np.sort(maxima, axis=0)
     asked = -np.expm1(-1 / n_blocks)  # share of blocks in which a Poisson process has any
-    share = np.clip(asked, TUNING.thresholds_tail, TUNING.thresholds_most)
+    share = max(asked, np.clip(TUNING.thresholds_excesses / len(maxima), *TUNING.thresholds_tail))
     first = min(max(int((1 - share) * len(ordered)), 1), len(ordered) - 1)
     begin = ordered[max(first - 1, 0)]
     excess = ordered[first:] - begin
     expected = usual / np.maximum(begin, 1.0)
     found = np.minimum(excess.mean(axis=0), TUNING.thresholds_outlier * np.median(excess, axis=0))  # of a start-up
-    by_chance = expected**2 / len(excess)
-    tail = expected + np.maximum(1 - by_chance / np.maximum((found - expected) ** 2, 1e-300), 0.0) * (found - expected)
+    tail = expected + no_chance((found - expected) ** 2, expected**2 / len(excess)) * (found - expected)
     passed = max((maxima > begin).any(axis=1).mean(), 1 / len(maxima))
     return begin + tail * (np.log(passed / asked) + TUNING.thresholds_promise / np.sqrt(len(excess))), tail
 

@@ -170,10 +170,9 @@ class Tuning:
     stream_most_inputs: int = 3  # levels of the inputs besides the present one at which an operating point is the same
     stream_after: int = 3  # rows beside a fault that may be out of the ordinary without it
 
-    # share of nominal blocks whose largest levels are the tail, and most of it where alarms are asked for that often
-    thresholds_tail: float = 1 / 3
-    thresholds_most: float = 0.9
-    thresholds_outlier: float = 1.8  # times the median excess that a mean excess may be: one start-up is no tail
+    thresholds_excesses: int = 40  # levels of nominal blocks that are beyond the beginning of a tail
+    thresholds_tail: tuple = (0.2, 0.5)  # least and most share of the blocks that these are
+    thresholds_outlier: float = 1.6  # times the median excess that a mean excess may be: one start-up is no tail
     thresholds_promise: float = 1.0  # standard deviations of how often a tail is passed that are allowed for
     thresholds_prior_rows: float = 20.0  # weight of the model beside the data in the variance of a smoothed score
     thresholds_falls: int = 3  # power of 1 + how far inputs are beyond their ranges that the budget falls with
