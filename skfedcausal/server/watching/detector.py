@@ -453,7 +453,7 @@ class RootCauseServer:
             if not surprised or probability.max() < DECIDED:
                 return self._of_lasting(incident, rows, lasting)
         root = int(probability.argmax())
-        probability = self._tempered(probability, since.absent, noticed)
+        probability = self.tempered(probability, since.absent, noticed)
         kind = noticed or "undecided"
         if not noticed and (known := since.between(answer.start, incident.last + 1).known(root)) < 1:
             probability *= known
@@ -475,7 +475,7 @@ class RootCauseServer:
         probability = lasting.probability * expit(
             TUNING.detector_slight + np.log(10) * (lasting.largest - self.slow.threshold)
         )
-        probability = self._tempered(probability, since.absent)
+        probability = self.tempered(probability, since.absent)
         kind = lasting.kind if probability.max() >= DECIDED else "undecided"
         return Verdict(start, incident.detected, incident.last, incident.open, SLOW, probability, reached, kind)
 
@@ -542,7 +542,7 @@ class RootCauseServer:
         statistic = answer.statistic
         if lasting is not None and not noticed and lasting.is_surer_than(probability):
             statistic, probability = SLOW, lasting.probability
-        probability = self._tempered(probability, rows.absent, noticed)
+        probability = self.tempered(probability, rows.absent, noticed)
         levels = rows.levels[:, list(self.levels.thresholds).index(statistic)]
         return statistic, probability, levels.max(axis=0)
 
@@ -551,7 +551,7 @@ class RootCauseServer:
         surplus, dims = rows.surplus.mean(axis=0), self.dims - self.outside_dims
         return (log_scale_factor(surplus, dims, len(rows.surplus)) > 0) & (self.prior > 0)
 
-    def _tempered(self, probability, absent, noticed=""):
+    def tempered(self, probability, absent, noticed=""):
         """Probabilities of roots where causes may be elsewhere, at units that are absent or where nobody measures.
 
         What a unit notices of its own columns did not come from there.

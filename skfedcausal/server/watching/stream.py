@@ -414,16 +414,17 @@ def _after_drift(server, point, state):
     if size.max() < 1:
         return []
     state.drift = np.zeros_like(state.drift)
-    return [_drift_incident(size, state.rows, state)]
+    return [_drift_incident(server, size, state.rows, state)]
 
 
-def _drift_incident(size, rows, state):
+def _drift_incident(server, size, rows, state):
     """What is told of a drift: the unit that moved most, where it was found."""
     row = rows.stop - 1
-    probability = np.exp(TUNING.stream_sharp * (size - size.max()))
+    odds = np.exp(TUNING.stream_sharp * (size - size.max()))
+    probability = server.tempered(odds / odds.sum(), rows.absent)
     first_rows = np.where(size > 0.5, row, -1)
     resumes = None if state.last is None or row - state.last.last > TUNING.stream_remembered else size > 0
-    verdict = Verdict(row, row, row, False, "shift", probability / probability.sum(), first_rows, "drift")
+    verdict = Verdict(row, row, row, False, "shift", probability, first_rows, "drift")
     verdict = replace(verdict, resumes=resumes, lasting=state.point.lasting)
     return Incident(row, row, 0.0, open=False, verdict=verdict)
 
