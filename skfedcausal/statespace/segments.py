@@ -125,7 +125,7 @@ class LevelRegression:
 
     def changes(self, chance=CHANCE):
         """Changes that are clear, in their order."""
-        bar = float(chdtri(self._k, chance / len(self.rows) / len(_DURATIONS)))  # of so many changes that are tried
+        bar = self._bar(chance)
         found = self._candidates()
         if not self._may_change(found, _FIRST * bar):
             return []
@@ -141,6 +141,31 @@ class LevelRegression:
                 break
             found = self._kept(found[:worst] + found[worst + 1 :], bar)
         return found if found and self._is_ahead(found) else []
+
+    def levels(self, changes):
+        """Numbers of the levels before, between and behind changes, as they come: those that may be the same are one."""
+        sums, n, bar = self._sums(changes), len(self.rows), self._bar(CHANCE)
+        of = np.arange(len(changes) + 1)
+        while of.any():
+            between = np.diff((of[:, None] == np.arange(1, of.max() + 1)).astype(float), axis=0)
+            products = between.T @ sums.products
+            known = np.linalg.pinv(between.T @ sums.squares @ between, hermitian=True)
+            left = (1 + _SMALL) * np.eye(self._k) - products.T @ known @ products / n
+            levels, known = np.pad(known @ products, ((1, 0), (0, 0))), np.pad(known, ((1, 0), (1, 0)))
+            apart = levels[:, None] - levels
+            variance = known.diagonal()[:, None] + known.diagonal() - 2 * known
+            squares = np.einsum("abi,ij,abj->ab", apart, np.linalg.inv(left), apart) / np.maximum(variance, _SMALL / n)
+            np.fill_diagonal(squares, np.inf)
+            a, b = sorted(np.unravel_index(squares.argmin(), squares.shape))
+            if n * np.log1p(squares[a, b] / n) > bar:
+                break
+            of[of == b] = a
+            of = np.unique(of, return_inverse=True)[1]
+        return of.tolist()
+
+    def _bar(self, chance):
+        """What a change explains by chance at most, of so many that are tried."""
+        return float(chdtri(self._k, chance / len(self.rows) / len(_DURATIONS)))
 
     # -- sums over rows ------------------------------------------------------------------------------
 

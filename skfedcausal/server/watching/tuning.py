@@ -178,10 +178,6 @@ class Tuning:
     thresholds_prior_rows: float = 20.0  # weight of the model beside the data in the variance of a smoothed score
     thresholds_falls: int = 3  # power of 1 + how far inputs are beyond their ranges that the budget falls with
 
-    visited_block: int = 50
-    visited_most_blocks: int = 60  # rows between the first candidates, and how many of these there are at most
-    visited_per_coefficient: int = 4  # rows for each coefficient of an equation at least
-    visited_shortest: int = 60  # rows between two switches
     visited_visited: int = 120  # rows of a level at least
     # rows after a switch that are not of the level yet, at most a quarter of those until the next one
     visited_settling: int = 40
@@ -189,11 +185,6 @@ class Tuning:
     visited_least: int = 20  # rows of a stretch, where an episode begins or ends beside a switch
     visited_most_levels: int = 4
     visited_most_switches: int = 8
-    visited_chance: float = 1e-9  # of a step anywhere in a record without one, or of two levels for one
-    visited_place: int = 4  # coefficients that the row of a step counts as in its penalty
-    visited_ahead: float = 1.1  # times what slow waves explain that steps have to explain
-    visited_rounding: float = 1e-12  # of the largest value, that differences of values are not told from
-    visited_moves: int = 3  # times that switches are moved to where they are likeliest
 
 
 TUNING = Tuning()
