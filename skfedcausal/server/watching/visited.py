@@ -24,7 +24,7 @@ class Stretch(NamedTuple):
 def visited(x, starts):
     """Stretches at the levels of states (n_samples, n), without the rows in which they settle; none if it is one."""
     record = LevelRegression.of(x, starts)
-    changes = [] if record is None else record.changes()
+    changes = [] if record is None else record.changes(sudden=True)
     if not 0 < len(changes) <= TUNING.visited_most_switches:
         return []
     begins, ends = [0, *(c.stop - 1 for c in changes)], [*(c.start for c in changes), len(x)]
