@@ -68,21 +68,20 @@ def taken(server, messages, state):
     """
     n_rows, done = len(next(iter(messages.values())).z), 0
     while done < n_rows:
+        point, drifting = state.point, state.drifting
         stop = min(n_rows, done + FOLLOWED - state.position % FOLLOWED)
         whole = stop - done == n_rows
         part = messages if whole else {name: one.rows(done, stop) for name, one in messages.items()}
-        level = _level(state)
         rows, incidents = take(state.own or server, part, state)
-        if state.slow is not None:
-            now = _level(state)
+        if state.slow is not None and (state.point is not point or state.drifting is not drifting):
+            level, now = _level(point, drifting), _level(state.point, state.drifting)
             state.slow = (state.own or server).slow.beside(state.slow, now.states - level.states, now.off / level.off)
         done += len(rows.scaled)
         yield rows, incidents
 
 
-def _level(state):
+def _level(point, drifting):
     """What what lasts is told beside: the operating point and what was followed beyond it, as :class:`Drifting`."""
-    point, drifting = state.point, state.drifting
     return Drifting(point.states + drifting.states, point.whole * drifting.off)
 
 
