@@ -147,7 +147,7 @@ class LevelRegression:
         return found if found and self._is_ahead(found, 0.0 if sudden else np.log(len(self.rows))) else []
 
     def levels(self, changes):
-        """Numbers of the levels before, between and behind changes, as they come: those that may be the same are one."""
+        """Numbers of the levels before, between and behind changes as they come: those that may be the same are one."""
         sums, n = self._sums(changes), len(self.rows)
         of = np.arange(len(changes) + 1)
         while of.any():

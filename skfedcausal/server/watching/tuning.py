@@ -123,7 +123,7 @@ class Tuning:
     posterior_grows: float = 0.1  # prior probability that a steady fault grows from the first row of a named window on
     # times as much as innovations let them that nominal windows vary, from which on what nobody measures acts
     posterior_unmeasured: float = 2.0
-    posterior_few_rows: float = 48.0  # for each state, from which plants of themselves have shifts that vary twice so much
+    posterior_few_rows: float = 48.0  # for each state, learned from which shifts vary twice as much of themselves
     posterior_unknown: float = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
     posterior_both: float = 0.5  # probability of the second of two roots from which on it is asked who was first
     # most certainty in a root that leaves much unexplained where another unit was first, or is one too
