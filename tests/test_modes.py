@@ -51,12 +51,17 @@ def switching():
     return plant(mode, 7), mode
 
 
+def share_in_alarm(detector, mode, table):
+    """Share of rows in alarm in ten nominal records, in which one alarm per 1000 rows is asked for."""
+    return np.mean([detector.predict(table(plant(mode, seed), mode)) == -1 for seed in range(7, 17)])
+
+
 # -- what is found -------------------------------------------------------------------------------------
 
 
 def test_a_switch_between_modes_is_no_incident_and_is_one_where_nothing_tells(detector, switching):
     X, mode = switching
-    assert (detector.predict(of_plant(X, mode)) == -1).mean() <= 0.01
+    assert share_in_alarm(detector, mode, of_plant) <= 0.01
     one_mode = of_plant(X, np.zeros(900, dtype=int))
     assert detector.incidents(one_mode).detected.between(200, 210).any()
 
@@ -94,7 +99,7 @@ def test_a_column_that_every_unit_has_counts_once(unit_detector, switching):
 
     X, mode = switching
     told = FederatedRCADetector(baseline=Baseline(mode="recipe")).fit(everywhere(plant(MODE, 1), MODE))
-    assert (told.predict(everywhere(X, mode)) == -1).mean() <= 0.01
+    assert share_in_alarm(told, mode, everywhere) <= 0.01
     assert [U is None for U in told._seen_by_units(told._read(everywhere(X, mode))).inputs].count(False) == 1
     other = everywhere(X, mode)
     other.loc[600:620, "unit3__recipe"] = "winter"

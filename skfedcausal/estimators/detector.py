@@ -117,7 +117,7 @@ class FederatedRCADetector(WatchingDetector):
         watched; in one of the whole plant monitoring resumes after 130 rows. None: no modes are known.
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
-        Draws the bootstrap stretches behind the thresholds. None always draws the same.
+        Draws what is missing from the nominal record. None always draws the same.
     verbose : bool, default=False
         Write what is logged during a `fit` to standard error: every exchange with the units.
 

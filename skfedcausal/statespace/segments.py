@@ -123,13 +123,17 @@ class LevelRegression:
         errors = _whitened(now - past @ (past.T @ now), 1.0)
         return cls(rows, errors, past, starts, len(x)) if errors.size else None
 
-    def changes(self, chance=CHANCE):
-        """Changes that are clear, in their order."""
+    def changes(self, chance=CHANCE, *, sudden=False):
+        """Changes that are clear, in their order.
+
+        Of those that are `sudden` each is one at the first look already, and they are ahead of as many slow waves.
+        """
         bar = float(chdtri(self._k, chance / len(self.rows) / len(_DURATIONS)))  # of so many changes that are tried
         found = self._candidates()
-        if not self._may_change(found, _FIRST * bar):
+        first = bar if sudden else _FIRST * bar
+        if not self._may_change(found, first):
             return []
-        found = self._kept(found, _FIRST * bar)
+        found = self._kept(found, first)
         for _ in range(TUNING.segments_passes if found else 0):
             before, found = found, self._kept(self._moved(found), bar)
             if found == before:
@@ -140,7 +144,28 @@ class LevelRegression:
             if robust[worst] > bar:
                 break
             found = self._kept(found[:worst] + found[worst + 1 :], bar)
-        return found if found and self._is_ahead(found) else []
+        return found if found and self._is_ahead(found, 0.0 if sudden else np.log(len(self.rows))) else []
+
+    def levels(self, changes):
+        """Numbers of the levels before, between and behind changes as they come: those that may be the same are one."""
+        sums, n = self._sums(changes), len(self.rows)
+        of = np.arange(len(changes) + 1)
+        while of.any():
+            between = np.diff((of[:, None] == np.arange(1, of.max() + 1)).astype(float), axis=0)
+            products = between.T @ sums.products
+            known = np.linalg.pinv(between.T @ sums.squares @ between, hermitian=True)
+            left = (1 + _SMALL) * np.eye(self._k) - products.T @ known @ products / n
+            levels, known = np.pad(known @ products, ((1, 0), (0, 0))), np.pad(known, ((1, 0), (1, 0)))
+            apart = levels[:, None] - levels
+            variance = known.diagonal()[:, None] + known.diagonal() - 2 * known
+            squares = np.einsum("abi,ij,abj->ab", apart, np.linalg.inv(left), apart) / np.maximum(variance, _SMALL / n)
+            np.fill_diagonal(squares, np.inf)
+            a, b = sorted(np.unravel_index(squares.argmin(), squares.shape))
+            if n * np.log1p(squares[a, b] / n) > chdtri(self._k, CHANCE / n / len(_DURATIONS)):
+                break
+            of[of == b] = a
+            of = np.unique(of, return_inverse=True)[1]
+        return of.tolist()
 
     # -- sums over rows ------------------------------------------------------------------------------
 
@@ -297,9 +322,9 @@ class LevelRegression:
         explained = products.T @ np.linalg.solve(squares + ridge, products) / len(self.rows)
         return -len(self.rows) * float(np.linalg.slogdet((1 + _SMALL) * np.eye(self._k) - explained)[1])
 
-    def _is_ahead(self, changes):
-        """Whether changes explain more for their coefficients than slow waves, of which what drifts consists, do."""
-        numbers, price, n = np.arange(1, 2 * len(changes) + 2), np.log(len(self.rows)), len(self.rows)
+    def _is_ahead(self, changes, price):
+        """Whether changes explain more for the price of coefficients than slow waves, as what drifts has them, do."""
+        numbers, n = np.arange(1, 2 * len(changes) + 2), len(self.rows)
         waves = self._beside(np.cos(np.pi * np.outer((self.rows + 0.5) / self.n_samples, numbers)))
         products = np.linalg.qr(waves)[0].T @ self.errors
         explained = np.cumsum(products[:, :, None] * products[:, None, :], axis=0) / n

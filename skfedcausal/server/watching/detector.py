@@ -24,7 +24,7 @@ from .nominal import (
     rows_to_learn_from,
     scale_dispersion,
 )
-from .operating import LARGE, OperatingPoint, fault_end
+from .operating import LARGE, OperatingPoint, beyond_followed, fault_end
 from .posterior import (
     SURE,
     Answer,
@@ -116,12 +116,14 @@ class RootCauseServer:
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
         held = [fold.scaled @ self.model.held for fold in learned.held_out]
+        if self.level.moves:
+            held = list(map(beyond_followed, held))
         told = KINDS if self._response is None and (self.is_long or self.level.moves) else SPREADS
         share = share_of_budget(told, self.is_long)
         self.slow = SlowWatch.learn(whole, self.slices, self.run_length / share, told) if self.is_whole else None
         run_length = self.run_length if self.slow is None else self.run_length / (1 - share)
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
-        self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length, self._rng)
+        self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length)
         if self.slow is not None:
             self.levels.take_in(SLOW, self.slow.threshold, self.slow.n_alarms, 1 / self.run_length)
         self._learn_posterior(learned, rows)
@@ -451,7 +453,7 @@ class RootCauseServer:
             if not surprised or probability.max() < DECIDED:
                 return self._of_lasting(incident, rows, lasting)
         root = int(probability.argmax())
-        probability = self._tempered(probability, since.absent, noticed)
+        probability = self.tempered(probability, since.absent, noticed)
         kind = noticed or "undecided"
         if not noticed and (known := since.between(answer.start, incident.last + 1).known(root)) < 1:
             probability *= known
@@ -473,7 +475,7 @@ class RootCauseServer:
         probability = lasting.probability * expit(
             TUNING.detector_slight + np.log(10) * (lasting.largest - self.slow.threshold)
         )
-        probability = self._tempered(probability, since.absent)
+        probability = self.tempered(probability, since.absent)
         kind = lasting.kind if probability.max() >= DECIDED else "undecided"
         return Verdict(start, incident.detected, incident.last, incident.open, SLOW, probability, reached, kind)
 
@@ -540,7 +542,7 @@ class RootCauseServer:
         statistic = answer.statistic
         if lasting is not None and not noticed and lasting.is_surer_than(probability):
             statistic, probability = SLOW, lasting.probability
-        probability = self._tempered(probability, rows.absent, noticed)
+        probability = self.tempered(probability, rows.absent, noticed)
         levels = rows.levels[:, list(self.levels.thresholds).index(statistic)]
         return statistic, probability, levels.max(axis=0)
 
@@ -549,7 +551,7 @@ class RootCauseServer:
         surplus, dims = rows.surplus.mean(axis=0), self.dims - self.outside_dims
         return (log_scale_factor(surplus, dims, len(rows.surplus)) > 0) & (self.prior > 0)
 
-    def _tempered(self, probability, absent, noticed=""):
+    def tempered(self, probability, absent, noticed=""):
         """Probabilities of roots where causes may be elsewhere, at units that are absent or where nobody measures.
 
         What a unit notices of its own columns did not come from there.

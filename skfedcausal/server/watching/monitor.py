@@ -108,6 +108,8 @@ class UsualSensors:
 
     def as_usual(self, record):
         """Which units are measured as in nominal rows, (n_rows, n_units)."""
+        if self.is_usual(record):
+            return np.ones((record.n_samples, len(self._blocks)), dtype=bool)
         pairs = zip(record.parts, self._blocks, strict=True)
         same = [np.array([_same(J, nominal) for J in part.patterns])[part.pattern_of] for part, nominal in pairs]
         return np.column_stack(same)

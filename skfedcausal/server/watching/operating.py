@@ -13,6 +13,7 @@ import numpy as np
 from scipy.stats import chi2, f
 
 from .posterior import log_scale_factor
+from .thresholds import no_chance
 from .tuning import TUNING
 
 LOOK = 20  # rows between two looks at an open incident
@@ -23,7 +24,7 @@ LARGE = 6.0  # surplus of a single row that counts for whether a fault goes on
 CLIPPED = 2.0  # the same of its log likelihood
 _GAIN = 0.5  # of a block's mean in the mean that is followed
 _MEANS = "errors", "scaled", "predicted", "states"
-_CLEARLY = 2.0  # times its expectation that the square of a mean is at least for a share of it to be no chance
+_FAR = 6.0  # times the median of blocks, beyond which the mean of one is that of an alarm: four deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +158,9 @@ class Level:
         if self.moves:
             return Drifting()
         errors, _, states = means
-        share = _no_chance(self._squares(errors, n_rows), dims)
+        share = no_chance(self._squares(errors, n_rows), dims)
         return Drifting(
-            share.repeat(dims) * states, 1 + _no_chance(n_rows * outside_dims / 2 * (off - 1) ** 2) * (off - 1)
+            share.repeat(dims) * states, 1 + no_chance(n_rows * outside_dims / 2 * (off - 1) ** 2) * (off - 1)
         )
 
     def _squares(self, mean, n_rows):
@@ -208,11 +209,6 @@ class Drifting(NamedTuple):
     off: np.ndarray | float = 1.0
 
 
-def _no_chance(squares, expected=1):
-    """Share of means that is no chance, from their squares and what these are expected to be by chance."""
-    return np.maximum(1 - _CLEARLY * expected / np.maximum(squares, 1e-300), 0.0)
-
-
 @dataclass
 class Followed:
     """Sums over the rows since the last look for drift, and the means of the looks before it.
@@ -252,6 +248,17 @@ class Followed:
     def next(self):
         """What is followed from here on, where the operating point stays."""
         return Followed(before=self.means(), worth=self.n_rows)
+
+
+def beyond_followed(series):
+    """A series, (n_rows, n), beyond the mean of the block before, which is followed where the level moves by itself.
+
+    Blocks far from all others are left out, as those with alarms are: a start-up is not followed.
+    """
+    means = [series[k : k + FOLLOWED].mean(axis=0) for k in range(0, len(series) - FOLLOWED + 1, FOLLOWED)]
+    levels = np.array([np.zeros(series.shape[1]), *means])
+    levels[(np.abs(levels) > _FAR * np.median(np.abs(levels[1:]), axis=0)).any(axis=1)] = 0.0
+    return series - levels.repeat(FOLLOWED, axis=0)[: len(series)]
 
 
 def fault_end(errors, surplus, outside, dims, outside_dims):

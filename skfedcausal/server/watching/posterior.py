@@ -289,8 +289,12 @@ class Nominal:
 
     @property
     def is_moved_from_outside(self):
-        """Whether nominal windows vary so much more than innovations let them that what nobody measures acts."""
-        return max(self.energy, self.shift) > TUNING.posterior_unmeasured
+        """Whether nominal windows vary so much more than innovations let them that what nobody measures acts.
+
+        Shifts vary more than that, too, under a plant that was learned from few rows.
+        """
+        unsure = 1 + TUNING.posterior_few_rows * (self.dims - self.outside_dims).sum() / self.n_rows
+        return bool(self.energy > TUNING.posterior_unmeasured or self.shift > TUNING.posterior_unmeasured * unsure)
 
 
 class RootPosterior:

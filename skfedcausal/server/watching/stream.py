@@ -68,21 +68,20 @@ def taken(server, messages, state):
     """
     n_rows, done = len(next(iter(messages.values())).z), 0
     while done < n_rows:
+        point, drifting = state.point, state.drifting
         stop = min(n_rows, done + FOLLOWED - state.position % FOLLOWED)
         whole = stop - done == n_rows
         part = messages if whole else {name: one.rows(done, stop) for name, one in messages.items()}
-        level = _level(state)
         rows, incidents = take(state.own or server, part, state)
-        if state.slow is not None:
-            now = _level(state)
+        if state.slow is not None and (state.point is not point or state.drifting is not drifting):
+            level, now = _level(point, drifting), _level(state.point, state.drifting)
             state.slow = (state.own or server).slow.beside(state.slow, now.states - level.states, now.off / level.off)
         done += len(rows.scaled)
         yield rows, incidents
 
 
-def _level(state):
+def _level(point, drifting):
     """What what lasts is told beside: the operating point and what was followed beyond it, as :class:`Drifting`."""
-    point, drifting = state.point, state.drifting
     return Drifting(point.states + drifting.states, point.whole * drifting.off)
 
 
@@ -414,16 +413,17 @@ def _after_drift(server, point, state):
     if size.max() < 1:
         return []
     state.drift = np.zeros_like(state.drift)
-    return [_drift_incident(size, state.rows, state)]
+    return [_drift_incident(server, size, state.rows, state)]
 
 
-def _drift_incident(size, rows, state):
+def _drift_incident(server, size, rows, state):
     """What is told of a drift: the unit that moved most, where it was found."""
     row = rows.stop - 1
-    probability = np.exp(TUNING.stream_sharp * (size - size.max()))
+    odds = np.exp(TUNING.stream_sharp * (size - size.max()))
+    probability = server.tempered(odds / odds.sum(), rows.absent)
     first_rows = np.where(size > 0.5, row, -1)
     resumes = None if state.last is None or row - state.last.last > TUNING.stream_remembered else size > 0
-    verdict = Verdict(row, row, row, False, "shift", probability / probability.sum(), first_rows, "drift")
+    verdict = Verdict(row, row, row, False, "shift", probability, first_rows, "drift")
     verdict = replace(verdict, resumes=resumes, lasting=state.point.lasting)
     return Incident(row, row, 0.0, open=False, verdict=verdict)
 

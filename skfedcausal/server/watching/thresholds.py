@@ -1,14 +1,14 @@
 """When to raise an alarm: smoothing at several rates, and thresholds that spend a false-alarm budget.
 
-A threshold is set on nominal data, over all units and rates together: alarms that come once per `run_length`
-steps are nearly a Poisson process, so a segment of that length is silent with probability exp(-1), and the
-threshold is the exp(-1) quantile of the maximum over such segments. The segments are drawn by a block
-bootstrap [1]_, which keeps the dependence within a block.
+A threshold is set on nominal data, over all units and rates together: largest levels of nominal blocks have
+exponential tails (peaks over a threshold [1]_). A record holds few levels as rare as an alarm, and these few say less
+of a tail than what is known of tails beforehand: that of a statistic departs from that of smoothed normal innovations
+by as much as its excesses are no chance (James and Stein's shrinkage).
 
 References
 ----------
-.. [1] Kuensch (1989), The jackknife and the bootstrap for general stationary observations, Annals of
-       Statistics 17(3).
+.. [1] Davison, Smith (1990), Models for exceedances over high thresholds, Journal of the Royal Statistical Society
+       B 52.
 """
 
 import re
@@ -17,7 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 from scipy.signal import lfilter
-from scipy.stats import chi2, norm, t
+from scipy.stats import chi2, norm
 
 from ...callers import warn
 from ...statespace.detection.energy import block_diagonal, block_sums
@@ -27,7 +27,9 @@ from .tuning import TUNING
 GAP = 20  # steps without an alarm after which an incident is over: the memory of the slowest average
 STATISTICS = {"both": ("energy", "shift"), "energy": ("energy",), "shift": ("shift",)}
 RATES = (1.0, 0.2, 0.05)  # of the averages that are followed
-_GUMBEL_FROM = 0.1, 0.5  # shares of silent draws from which rarer alarms are extrapolated
+_BLOCK = 2 * GAP  # rows of which the largest level is taken, so that an alarm is mostly in one of them
+_USUAL_TAILS = {"energy": 1.5, "shift": 0.9}  # mean excess of nominal levels beyond where tails begin, times this place
+_CLEARLY = 2.0  # times its expectation that the square of a mean is at least for a share of it to be no chance
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _SECONDS |= {"month": 2629746, "year": 31556952}  # a twelfth of a Gregorian year, and the year
 
@@ -96,33 +98,29 @@ def alarm_runs(alarm, gap):
     return [(places[i + 1], places[j]) for i, j in pairwise([-1, *cuts, len(places) - 1])]
 
 
-def budget_thresholds(maxima, silent):
-    """Thresholds of statistics, at one quantile of their maxima (n_draws, n_statistics) over segments.
+def no_chance(squares, expected=1):
+    """Share of means that is no chance, from their squares and what these are expected to be by chance."""
+    return np.maximum(1 - _CLEARLY * expected / np.maximum(squares, 1e-300), 0.0)
 
-    In a segment none of them passes its threshold with probability `silent`.
+
+def rarely_passed(maxima, usual, n_blocks):
+    """Levels that one of several statistics passes once in `n_blocks` blocks, and the mean excesses of their tails.
+
+    From their largest levels in nominal blocks, (n_known, n_statistics). Tails begin as far out as some of these are
+    beyond, and their mean excess is `usual` over that level where theirs may be so by chance. How often is known from
+    few excesses, and the promise is that it is not more often.
     """
     ordered = np.sort(maxima, axis=0)
-    return next((row for row in ordered if (maxima <= row).all(axis=1).mean() >= silent), ordered[-1])
-
-
-def extrapolated_thresholds(maxima, silent):
-    """:func:`budget_thresholds`, beyond the quantiles of the draws by Gumbel's law of largest values."""
-    low, high = _GUMBEL_FROM
-    if silent <= high:
-        return budget_thresholds(maxima, silent)
-    lower, upper = budget_thresholds(maxima, low), budget_thresholds(maxima, high)
-    position, start, end = (-np.log(-np.log(p)) for p in (silent, low, high))
-    return upper + (upper - lower) * (position - end) / (end - start)
-
-
-def known_from(n_rows, run_length, rate):
-    """Factor of a threshold in standard deviations that are known from a record of `n_rows` rows only.
-
-    The record has ``v = n_rows rate / (2 - rate)`` nearly independent averages, so a new one over the estimated
-    deviation is nearly Student with v degrees of freedom: its quantile over the normal one at ``1 / run_length``.
-    """
-    tail = min(1 / run_length, 0.1)
-    return float(t.isf(tail, max(n_rows * rate / (2 - rate), 2.0)) / norm.isf(tail))
+    asked = -np.expm1(-1 / n_blocks)  # share of blocks in which a Poisson process has any
+    share = max(asked, np.clip(TUNING.thresholds_excesses / len(maxima), *TUNING.thresholds_tail))
+    first = min(max(int((1 - share) * len(ordered)), 1), len(ordered) - 1)
+    begin = ordered[max(first - 1, 0)]
+    excess = ordered[first:] - begin
+    expected = usual / np.maximum(begin, 1.0)
+    found = np.minimum(excess.mean(axis=0), TUNING.thresholds_outlier * np.median(excess, axis=0))  # of a start-up
+    tail = expected + no_chance((found - expected) ** 2, expected**2 / len(excess)) * (found - expected)
+    passed = max((maxima > begin).any(axis=1).mean(), 1 / len(maxima))
+    return begin + tail * (np.log(passed / asked) + TUNING.thresholds_promise / np.sqrt(len(excess))), tail
 
 
 def rate_interval(n_alarms, n_steps, confidence=0.95):
@@ -140,8 +138,8 @@ class AlarmLevels:
 
     `statistics` are one or two of "energy" and "shift", `model` the InnovationModel of the plant, `slices`
     the states of each unit. Learning sets `thresholds`, by statistic, and `false_alarms`, the rate asked for
-    and the one achieved on the rows held out. Largest levels are nearly Gumbel, so that the threshold of an alarm
-    that is e times as rare is higher by their scale.
+    and the one achieved on the rows held out. Tails of levels are exponential, so that the threshold of an alarm that
+    is e times as rare is higher by their mean excess.
     """
 
     def __init__(self, statistics, model, slices):
@@ -152,23 +150,22 @@ class AlarmLevels:
         self._size = np.array([b.stop - b.start for b in slices])
         self._centre, self._spread = 1 - 2 / (9 * self._size), np.sqrt(2 / (9 * self._size))
 
-    def learn(self, scaled, starts, surprise, held, run_length, rng):
+    def learn(self, scaled, starts, surprise, held, run_length):
         """Scales from nominal innovations, shape (n_samples, n), and thresholds from rows held out.
 
         `surprise`, (n_rows, n_units), and `held`, shift scores (n_rows, n), are lists by held-out segment.
         """
         self._roots = [self._whitening(scaled @ self.model.held, rate, starts) for rate in RATES[1:]]
         self._scales = [np.concatenate([ewma(s, rate) for s in surprise]).std(axis=0) for rate in RATES]
-        self.thresholds = self._thresholds(np.concatenate(surprise), np.concatenate(held), run_length, rng)
-        # All averages by how well the standard deviation of the slowest is known: the faster ones are known
-        # better in simulated records, but recorded ones are less alike from one part to the next.
-        n_rows = sum(len(s) for s in surprise)
-        factor = known_from(n_rows, run_length * len(self.slices), RATES[-1])
-        self._scales = [factor * scale for scale in self._scales]
-        self._roots = [root / factor for root in self._roots]
-        relative = [self.relative(self.rows(s, h)[0]) for s, h in zip(surprise, held, strict=True)]
-        n_alarms = sum(len(alarm_runs(rows.max(axis=1) > 1, GAP)) for rows in relative)
-        self._tell(1 / run_length, n_alarms, n_rows)
+        levels = [self.rows(s, h)[0] for s, h in zip(surprise, held, strict=True)]
+        size = min(_BLOCK, max(map(len, levels)))
+        blocks = [part[: len(part) // size * size].reshape(-1, size, *part.shape[1:]) for part in levels]
+        maxima = np.concatenate([part.max(axis=(1, 3)) for part in blocks])
+        usual = np.array([_USUAL_TAILS[name] for name in self.statistics])
+        limits, self._rises = rarely_passed(maxima, usual, run_length / size)
+        self.thresholds = dict(zip(self.statistics, limits.tolist(), strict=True))
+        n_alarms = sum(len(alarm_runs(self.relative(rows).max(axis=1) > 1, GAP)) for rows in levels)
+        self._tell(1 / run_length, n_alarms, sum(map(len, levels)))
         return self
 
     def take_in(self, name, threshold, n_alarms, asked):
@@ -183,22 +180,6 @@ class AlarmLevels:
         low, high = rate_interval(n_alarms, n_rows)
         rates = {"asked": asked, "achieved": n_alarms / n_rows, "low": low, "high": high}
         self.false_alarms = rates | {"n_alarms": n_alarms, "n_steps": n_rows}
-
-    def _thresholds(self, surprise, held, run_length, rng):
-        """Levels of segments drawn in blocks that spend the budget: one alarm in a run length.
-
-        Draws as long as the record mostly have its own largest level, so shorter ones are extrapolated.
-        """
-        length = int(np.ceil(min(run_length, len(surprise) / TUNING.thresholds_drawn_from)))
-        block = min(TUNING.thresholds_block, length)
-        maxima = np.empty((TUNING.thresholds_n_draws, len(self.statistics)))
-        most = max(len(surprise) - block, 0)
-        for k, starts in enumerate(rng.randint(0, most + 1, size=(TUNING.thresholds_n_draws, -(-length // block)))):
-            rows = (starts[:, None] + np.arange(block)).reshape(-1)[:length]
-            maxima[k] = self.rows(surprise[rows], held[rows])[0].max(axis=(0, 2))
-        limits = extrapolated_thresholds(maxima, np.exp(-length / run_length))
-        self._rises = np.sqrt(6) / np.pi * maxima.std(axis=0)  # Gumbel's scale, by the moments
-        return dict(zip(self.statistics, limits.tolist(), strict=True))
 
     def _whitening(self, held, rate, starts):
         """Per unit: matrix that whitens the averaged scores, from the data and the model together."""

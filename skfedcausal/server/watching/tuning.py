@@ -100,7 +100,7 @@ class Tuning:
     operating_stays: float = 2.0  # of log likelihood that the last rows of an incident are as those before
     operating_least_rows: int = 10  # to know an operating point again
     operating_alike: float = 1e-3  # tail beyond which rows are not of an operating point
-    operating_drifted: float = 1e-5  # of a mean that is taken for drift
+    operating_drifted: float = 1e-3  # of a mean that is taken for drift
     operating_moves: float = 2.0  # from which on `slow` may mean that the level of the nominal record itself moves
     # standard deviations of a unit's errors by which its level has moved at least when that is told
     operating_told: float = 0.5
@@ -123,6 +123,7 @@ class Tuning:
     posterior_grows: float = 0.1  # prior probability that a steady fault grows from the first row of a named window on
     # times as much as innovations let them that nominal windows vary, from which on what nobody measures acts
     posterior_unmeasured: float = 2.0
+    posterior_few_rows: float = 48.0  # for each state, learned from which shifts vary twice as much of themselves
     posterior_unknown: float = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
     posterior_both: float = 0.5  # probability of the second of two roots from which on it is asked who was first
     # most certainty in a root that leaves much unexplained where another unit was first, or is one too
@@ -170,16 +171,13 @@ class Tuning:
     stream_most_inputs: int = 3  # levels of the inputs besides the present one at which an operating point is the same
     stream_after: int = 3  # rows beside a fault that may be out of the ordinary without it
 
-    thresholds_n_draws: int = 200
-    thresholds_drawn_from: int = 4  # times as many rows as the longest segment that is drawn from them
-    thresholds_block: int = 60
+    thresholds_excesses: int = 40  # levels of nominal blocks that are beyond the beginning of a tail
+    thresholds_tail: tuple = (0.2, 0.5)  # least and most share of the blocks that these are
+    thresholds_outlier: float = 1.6  # times the median excess that a mean excess may be: one start-up is no tail
+    thresholds_promise: float = 1.0  # standard deviations of how often a tail is passed that are allowed for
     thresholds_prior_rows: float = 20.0  # weight of the model beside the data in the variance of a smoothed score
     thresholds_falls: int = 3  # power of 1 + how far inputs are beyond their ranges that the budget falls with
 
-    visited_block: int = 50
-    visited_most_blocks: int = 60  # rows between the first candidates, and how many of these there are at most
-    visited_per_coefficient: int = 4  # rows for each coefficient of an equation at least
-    visited_shortest: int = 60  # rows between two switches
     visited_visited: int = 120  # rows of a level at least
     # rows after a switch that are not of the level yet, at most a quarter of those until the next one
     visited_settling: int = 40
@@ -187,11 +185,6 @@ class Tuning:
     visited_least: int = 20  # rows of a stretch, where an episode begins or ends beside a switch
     visited_most_levels: int = 4
     visited_most_switches: int = 8
-    visited_chance: float = 1e-9  # of a step anywhere in a record without one, or of two levels for one
-    visited_place: int = 4  # coefficients that the row of a step counts as in its penalty
-    visited_ahead: float = 1.1  # times what slow waves explain that steps have to explain
-    visited_rounding: float = 1e-12  # of the largest value, that differences of values are not told from
-    visited_moves: int = 3  # times that switches are moved to where they are likeliest
 
 
 TUNING = Tuning()

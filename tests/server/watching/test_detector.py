@@ -104,7 +104,6 @@ def test_rows_of_evidence_are_surprises_over_their_nominal_means(plant, detector
         [s - level for s in nominal],
         [scaled @ detector.model.held for _, scaled, _ in models],
         400.0,  # half of the budget is for what lasts
-        rng,
     )
     slow = SlowWatch.learn(rows, detector.slices, 400.0)
     levels.take_in("slow", slow.threshold, slow.n_alarms, 1 / 200.0)

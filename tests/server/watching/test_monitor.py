@@ -300,7 +300,7 @@ def test_levels_of_many_units_are_those_of_few(models, monkeypatch):
     for model, many in ((dense, 200), (large, 9)):
         monkeypatch.setattr(energy, "_MANY", many)
         levels = AlarmLevels(("energy", "shift"), model, slices)
-        levels.learn(scaled, (0,), [surprise], [held], 200.0, np.random.RandomState(0))
+        levels.learn(scaled, (0,), [surprise], [held], 200.0)
         found.append((levels.rows(surprise, held)[0], list(levels.thresholds.values())))
     (few, limits), (many, same) = found
     assert_allclose(many, few, rtol=5e-3, atol=5e-3)  # small responses are left out

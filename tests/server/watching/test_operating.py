@@ -40,7 +40,7 @@ def test_means_of_blocks_are_worth_what_they_vary_by():
 def test_the_first_block_after_a_start_hardly_ever_is_a_drift(level):
     rng = np.random.default_rng(1)
     means = rng.standard_normal((2000, 6)) / np.sqrt(FOLLOWED)
-    assert sum(level.drifted(mean, FOLLOWED, DIMS) for mean in means) <= 1  # 0.04 are expected
+    assert sum(level.drifted(mean, FOLLOWED, DIMS) for mean in means) <= 10  # 4 are expected
 
 
 def test_a_level_that_was_followed_is_known_from_few_rows():

@@ -14,10 +14,8 @@ from skfedcausal.server.watching.thresholds import (
     RATES,
     AlarmLevels,
     alarm_runs,
-    budget_thresholds,
     ewma,
-    extrapolated_thresholds,
-    known_from,
+    rarely_passed,
     rate_interval,
     steps_between_alarms,
     watch_budget,
@@ -96,19 +94,40 @@ def test_average_in_pieces_is_the_average_of_the_whole(rate):
     assert_allclose(ewma(x[17:], rate, first[-1]), whole[17:], atol=1e-12)
 
 
-@pytest.mark.medium
 def test_thresholds_spend_one_budget_together():
+    """Tails of exponential variables are exponential: one of two passes its level in one of 200 blocks.
+
+    Both are in their tails at once more often than they pass their levels at once, by a fifth of all.
+    """
     rng = np.random.default_rng(0)
-    maxima = rng.gumbel(size=(4000, 3)) * [1, 5, 0.1]
-    limits = budget_thresholds(maxima, np.exp(-1))
-    assert abs((maxima <= limits).all(axis=1).mean() - np.exp(-1)) < 1e-3
-    alone = (maxima <= limits).mean(axis=0)
-    assert np.ptp(alone) < 1e-3  # every statistic gets the same share
+    maxima = 3.0 + rng.exponential(size=(20_000, 2)) * [0.5, 0.3]
+    limits, tails = rarely_passed(maxima, np.array([1.6, 0.9]), 200.0)
+    assert_allclose(tails, [0.5, 0.3], rtol=0.05)
+    alone = (rng.exponential(size=(10**6, 2)) * [0.5, 0.3] > limits - 3.0).mean(axis=0)
+    assert_allclose(alone.sum() * 200, 1.2, rtol=0.1)
+    assert_allclose(alone[0], alone[1], rtol=0.2)  # every statistic gets the same share
 
 
-def test_one_statistic_gets_the_whole_budget():
-    maxima = np.random.default_rng(1).standard_normal((1000, 1))
-    assert_allclose(budget_thresholds(maxima, np.exp(-1)), np.quantile(maxima, np.exp(-1)), atol=5e-3)
+def test_few_blocks_say_less_of_a_tail_than_what_is_usual():
+    """Of 40 blocks 20 are the tail: a mean excess 1.2 times the usual one is by chance, one of 4 times hardly is."""
+    at = np.log(20 / np.arange(0.5, 20))  # quantiles of an exponential variable
+    for factor, expected in ((1.2, 0.3), (4.0, 1.2)):
+        maxima = np.concatenate([np.full(20, 3.0), 3.0 + factor * 0.3 * at])[:, None]
+        assert_allclose(rarely_passed(maxima, np.array([0.9]), 100.0)[1], expected, rtol=0.1)
+
+
+def test_one_start_up_is_no_tail():
+    maxima = 3.0 + np.random.default_rng(1).exponential(0.3, size=(120, 1))
+    usual, before = np.array([0.9]), rarely_passed(maxima, np.array([0.9]), 100.0)[0]
+    maxima[0] = 60.0
+    assert rarely_passed(maxima, usual, 100.0)[0] < 1.3 * before
+
+
+@pytest.mark.parametrize("n_blocks", [0.5, 1.0, 30.0, 1e4])
+def test_a_record_of_one_block_has_a_threshold(n_blocks):
+    limits, tails = rarely_passed(np.array([[3.0, 2.5]]), np.array([1.5, 0.9]), n_blocks)
+    assert np.isfinite(limits).all()
+    assert (tails > 0).all()
 
 
 def test_rate_interval_is_garwoods():
@@ -123,62 +142,6 @@ def test_runs_closer_than_the_gap_are_one():
     assert alarm_runs(alarm, 1) == [(2, 3), (6, 6), (15, 15)]
     assert alarm_runs(alarm, 3) == [(2, 6), (15, 15)]
     assert alarm_runs(np.zeros(3, dtype=bool), 1) == []
-
-
-def test_thresholds_in_estimated_standard_deviations_keep_the_budget():
-    """A variable over a scale estimated from v others passes the inflated quantile at the tail asked for."""
-    rng, tail, n_others, n_draws = np.random.default_rng(0), 0.01, 12, 200_000
-    scale = np.sqrt(rng.chisquare(n_others, n_draws) / n_others)
-    rows, rate = n_others * 39, 0.05  # averages over 39 rows
-    threshold = stats.norm.isf(tail) * known_from(rows, 1 / tail, rate)
-    passed = (rng.standard_normal(n_draws) / scale > threshold).mean()
-    assert_allclose(passed, tail, atol=4 * np.sqrt(tail / n_draws))
-
-
-def test_long_records_need_no_inflation():
-    factors = [known_from(n, 1000.0, 0.05) for n in (500, 2000, 10_000, 10**7)]
-    assert factors == sorted(factors, reverse=True)
-    assert factors[-1] == pytest.approx(1.0, abs=1e-3)
-
-
-def test_thresholds_beyond_the_draws_follow_the_law_of_largest_values():
-    """Largest of 100 exponential variables; the level that one in 1000 passes."""
-    rng = np.random.default_rng(0)
-    maxima = rng.exponential(size=(4000, 100)).max(axis=1)[:, None]
-    threshold = extrapolated_thresholds(maxima, np.exp(-100 / 1000))
-    # quantiles at 0.5 and 0.1 of a Gumbel law: errors 1.44, 1.30 over root 4000, weights 2.61, -1.61
-    error = np.hypot(2.61 * 1.44, 1.61 * 1.30) / np.sqrt(4000)
-    assert_allclose(threshold, np.log(1000), atol=4 * error)
-
-
-def test_thresholds_within_the_draws_are_their_quantiles():
-    maxima = np.random.default_rng(0).standard_normal((50, 2))
-    silent = np.exp(-1)
-    assert_allclose(extrapolated_thresholds(maxima, silent), budget_thresholds(maxima, silent), rtol=0)
-
-
-def test_thresholds_that_no_draw_satisfies_are_the_largest():
-    """Of three draws none is below its fellows in both statistics but all of them together."""
-    maxima = np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]])
-    assert_array_equal(budget_thresholds(maxima, 1 / 3), [2.0, 2.0])  # reached exactly
-    assert_array_equal(budget_thresholds(maxima, 0.34), [3.0, 3.0])
-    assert_array_equal(budget_thresholds(maxima, 1.1), [3.0, 3.0])
-
-
-def test_extrapolation_begins_above_the_median_draw():
-    maxima = np.arange(100.0)[:, None]
-    assert_array_equal(extrapolated_thresholds(maxima, 0.5), [49.0])
-    lower, upper = 9.0, 49.0  # the quantiles at 0.1 and 0.5 on Gumbel's scale
-    scale = [-np.log(-np.log(p)) for p in (0.1, 0.5, 0.9)]
-    slope = (upper - lower) / (scale[1] - scale[0])
-    assert_allclose(extrapolated_thresholds(maxima, 0.9), [upper + slope * (scale[2] - scale[1])])
-
-
-def test_factor_of_estimation_by_its_quantiles():
-    """Averages over 39 rows; never less than two of them, never a tail above a tenth."""
-    assert known_from(390, 1000, 0.05) == pytest.approx(stats.t.isf(1e-3, 10) / stats.norm.isf(1e-3))
-    assert known_from(39, 1000, 0.05) == pytest.approx(stats.t.isf(1e-3, 2) / stats.norm.isf(1e-3))
-    assert known_from(390, 2, 0.05) == pytest.approx(stats.t.isf(0.1, 10) / stats.norm.isf(0.1))
 
 
 def test_rate_interval_without_alarms_has_an_upper_end():
@@ -217,7 +180,6 @@ def learned(statistics=("energy", "shift"), run_length=200.0, lengths=(1500, 700
         [surprise for surprise, _ in parts],
         [scaled @ model.held for _, scaled in parts],
         run_length,
-        np.random.RandomState(0),
     )
     return levels, model, parts
 
@@ -234,7 +196,6 @@ def averaged(series, rate):
 def test_levels_are_the_largest_of_the_scaled_averages():
     """Energy: over held-out standard deviations. Shift: as normal scores of their quadratic forms."""
     levels, model, parts = learned(run_length=300.0)
-    factor = stats.t.isf(1 / 900, 2200 / 39) / stats.norm.isf(1 / 900)
     surprise, scaled = nominal_series(model, 60, 5)
     held = scaled @ model.held
     found, _ = levels.rows(surprise, held)
@@ -242,7 +203,7 @@ def test_levels_are_the_largest_of_the_scaled_averages():
     energy = []
     for rate in (1.0, 0.2, 0.05):
         spread = np.concatenate([averaged(s, rate) for s, _ in parts]).std(axis=0)
-        energy.append(averaged(surprise, rate) / (factor * spread))
+        energy.append(averaged(surprise, rate) / spread)
     assert_allclose(found[:, 0], np.max(energy, axis=0), rtol=1e-9)
     ratios = []
     for rate in (0.2, 0.05):
@@ -252,7 +213,7 @@ def test_levels_are_the_largest_of_the_scaled_averages():
         covariance = (weight * nominal.T @ nominal / 2200 + 20 * expected) / (weight + 20)
         now = averaged(held, rate)
         squares = [np.einsum("ti,ij,tj->t", now[:, b], np.linalg.inv(covariance[b, b]), now[:, b]) for b in SLICES]
-        ratios.append(np.column_stack(squares) / factor**2)
+        ratios.append(np.column_stack(squares))
     size = np.array([2, 1, 3])
     score = (np.cbrt(np.max(ratios, axis=0) / size) - 1 + 2 / (9 * size)) / np.sqrt(2 / (9 * size))
     assert_allclose(found[:, 1], score, rtol=1e-9)
@@ -290,7 +251,7 @@ def test_relative_level_is_the_larger_over_its_threshold():
 
 @pytest.mark.parametrize("statistics", [("energy", "shift"), ("energy",), ("shift",)])
 def test_new_segments_of_a_run_length_are_silent_as_often_as_a_poisson_process(statistics):
-    """With probability exp(-1) of 1 alarm; 200 draws know it to 0.034, 1000 segments show it to 0.015."""
+    """With probability exp(-1) of 1 alarm; 500 blocks know it to 0.034, 1000 segments show it to 0.015."""
     run_length = 60.0
     levels, model, _ = learned(statistics, run_length, (12_000, 8000))
     surprise, scaled = nominal_series(model, 60_000, 5)
@@ -309,34 +270,19 @@ def test_thresholds_where_inputs_are_beyond_their_ranges_are_those_of_rarer_alar
     assert_array_equal(levels.relative(seen, np.zeros(len(seen))), levels.relative(seen))
     relative = levels.relative(seen, np.ones(len(seen))).max(axis=1)
     silent = np.mean(relative.reshape(400, 480).max(axis=1) <= 1)
-    # 400 segments show it to 0.024, 200 draws know the threshold to 0.034 and its rise, log 8, to a tenth
+    # 400 segments show it to 0.024, 500 blocks know the threshold to 0.034 and its rise, log 8, to a tenth
     assert silent == pytest.approx(np.exp(-1), abs=3 * np.hypot(0.041, np.exp(-1) * np.log(8) / 10))
     rows = np.ones((3, 2, 3))
     assert (np.diff(levels.relative(rows, np.array([0.0, 0.3, 1.0])), axis=0) < 0).all()
 
 
 @pytest.mark.parametrize("run_length", [37.0, 200.0, 900.0])
-def test_thresholds_are_those_of_two_hundred_segments_drawn_in_blocks_of_sixty(run_length):
-    """As long as the run, at most a quarter of the rows; rarer alarms are extrapolated."""
+def test_thresholds_are_rarely_passed_in_blocks_of_forty_rows(run_length):
     levels, model, parts = learned(run_length=run_length)
-    surprise = np.concatenate([s for s, _ in parts])
-    held = np.concatenate([u @ model.held for _, u in parts])
-    length = min(int(run_length), 550)
-    block = min(60, length)
-    n_blocks = int(np.ceil(length / block))
-    starts = np.random.RandomState(0).randint(0, 2200 - block + 1, size=(200, n_blocks))
-    factor = known_from(2200, 3 * run_length, 0.05)  # levels are in units that allow for estimation
-    maxima = []
-    for draw in starts:
-        rows = np.concatenate([np.arange(k, k + block) for k in draw])[:length]
-        found = levels.rows(surprise[rows], held[rows])[0]
-        energy, shift = found[:, 0].max() * factor, found[:, 1]
-        size = np.array([2, 1, 3])
-        ratio = (shift * np.sqrt(2 / (9 * size)) + 1 - 2 / (9 * size)) ** 3 * factor**2
-        score = (np.cbrt(ratio) - 1 + 2 / (9 * size)) / np.sqrt(2 / (9 * size))
-        maxima.append((energy, score.max()))
-    limits = extrapolated_thresholds(np.array(maxima), np.exp(-length / run_length))
-    assert_allclose([levels.thresholds["energy"], levels.thresholds["shift"]], limits, rtol=1e-9)
+    seen = [levels.rows(surprise, scaled @ model.held)[0] for surprise, scaled in parts]
+    maxima = [part[k : k + 40].max(axis=(0, 2)) for part in seen for k in range(0, len(part) - 39, 40)]
+    limits, _ = rarely_passed(np.array(maxima), np.array([1.5, 0.9]), run_length / 40)
+    assert_allclose([levels.thresholds["energy"], levels.thresholds["shift"]], limits, rtol=1e-12)
 
 
 def test_longer_runs_have_higher_thresholds():
