@@ -23,6 +23,7 @@ from .grades import (
     N_BLOCKS,
     NEGLIGIBLE,
     SURE,
+    Gains,
     can_be_graded,
     driver_needed,
     exceeds_what_is_shared,
@@ -80,22 +81,6 @@ class _Found(NamedTuple):
         return all(gain - SURE * error > NEGLIGIBLE for gain, error in map(trimmed, (self.recorded, self.local)))
 
 
-class Bends(NamedTuple):
-    """Gains of all pairs by curves beyond the line in one specification, [effect, cause]."""
-
-    gain: np.ndarray
-    error: np.ndarray
-    same_row: np.ndarray
-
-    def low(self, sure):
-        """Lower bound on the gain."""
-        return self.gain - sure * self.error
-
-    def up(self, sure):
-        """Upper bound on the gain, without the cost of coefficients."""
-        return self.gain + sure * self.error
-
-
 class Bent(NamedTuple):
     """Curves of columns at quantiles of a record."""
 
@@ -134,9 +119,7 @@ class Bent(NamedTuple):
         return found
 
 
-def curves(
-    series, slices, starts=(0,), known=None, alpha=0.05, told=None, process=None, noise=None, levels=None
-):
+def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, process=None, noise=None, levels=None):
     """What curves of all units tell of each other.
 
     Parameters
@@ -378,7 +361,7 @@ def _told(found, power, alpha, by_lines):
     )
     stretches = (np.array([[getattr(of, name) for of in row] for row in of_pairs]) for name in ("recorded", "local"))
     means = [trimmed(gains) for gains in stretches]
-    both = [Bends(gain, error, same) for gain, error in means]
+    both = [Gains(gain, error, same_row=same) for gain, error in means]
     p_adjusted, off = np.ones_like(p_value), ~np.eye(n_units, dtype=bool)
     p_adjusted[off] = holm(p_value[off])
     low = np.minimum(*(one.low(SURE) for one in both))
@@ -390,7 +373,7 @@ def _told(found, power, alpha, by_lines):
     for pair, shared in by_lines.items():
         if told[pair] and low[pair] <= shared:
             told[pair] = "coupled"
-    evidence = np.where(is_shared, -np.inf, 2 * np.arcsinh(both[0].gain / both[0].error))
+    evidence = np.where(is_shared, -np.inf, 2 * np.arcsinh(both[0].direct / both[0].direct_error))
     is_explained = np.zeros_like(off)
     for effect, cause in by_lines:
         whole = of_pairs[effect][cause].whole
