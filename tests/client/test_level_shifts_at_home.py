@@ -6,7 +6,6 @@ import pytest
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.client.shifts import without_shifts
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.links.curves import UNSURE, UNTESTED
 
 
 def _pushed(radius, push, seed, n_samples=5000):
@@ -53,8 +52,7 @@ def test_what_is_left_varies_like_the_record_without_the_push():
 @pytest.mark.medium
 @pytest.mark.parametrize(("radius", "push"), [(0.95, 2.0), (0.98, 2.0)])
 def test_no_link_comes_back_from_the_unit_that_was_pushed_along(radius, push):
-    for seed in range(2):
+    for seed in range(4):
         links = FederatedGrangerEstimator().fit(_pushed(radius, push, seed)[0]).links_.set_index(["cause", "effect"])
         assert links.loc[("unit0", "unit1"), "verdict"] == "influence"
-        back = links.loc[("unit1", "unit0")]  # pushes drown what a curve would do, not what a line does
-        assert back["verdict"] == "no influence" or back["because"] in (UNSURE, UNTESTED)
+        assert links.loc[("unit1", "unit0"), "verdict"] == "no influence"

@@ -18,13 +18,13 @@ from scipy.special import stdtr
 from sklearn.base import clone
 
 from ...server.estimation.evidence import holm
-from ...server.links.curves import Bends
 from ...server.links.grades import (
     N_BLOCKS,
     NEGLIGIBLE,
     SURE,
     TRIMMED_DOF,
     VALUES,
+    Gains,
     can_be_graded,
     driver_needed,
     exceeds_what_is_shared,
@@ -156,10 +156,10 @@ def _judged(found, slices, alpha):
     off = ~np.eye(len(slices), dtype=bool)
     p_value, p_adjusted = stdtr(TRIMMED_DOF, -gain / error), np.ones_like(gain)
     p_adjusted[off] = holm(p_value[off])
-    bends = Bends(gain, error, found.same_row)
-    low, high = bends.low(SURE), bends.up(SURE)
+    gains = Gains(gain, error, same_row=found.same_row)
+    low, high = gains.low(SURE), gains.up(SURE)
     is_told = p_adjusted <= alpha
-    is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared((bends,), SURE)
+    is_influence = (low > NEGLIGIBLE) & exceeds_what_is_shared((gains,), SURE)
     verdict = np.where(is_told, np.where(is_influence, "influence", "coupled"), "cannot tell").astype(object)
     squares = np.array([[found.squares[..., e, c].sum(axis=(-2, -1)) for c in slices] for e in slices])  # by lag
     size = np.sqrt(squares.sum(axis=3))

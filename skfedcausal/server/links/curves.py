@@ -12,16 +12,18 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import block_diag
+from scipy.linalg import block_diag, orth
 from scipy.special import chdtrc, chdtri, chndtr
 
 from ...statespace.held_out import LOCAL, N_LAGS, FullRegression, LaggedRows
 from ...statespace.partition import positions_of, slices_of
 from ..estimation.evidence import holm
+from ..joint import step_series
 from .grades import (
     N_BLOCKS,
     NEGLIGIBLE,
     SURE,
+    Gains,
     can_be_graded,
     driver_needed,
     exceeds_what_is_shared,
@@ -79,22 +81,6 @@ class _Found(NamedTuple):
         return all(gain - SURE * error > NEGLIGIBLE for gain, error in map(trimmed, (self.recorded, self.local)))
 
 
-class Bends(NamedTuple):
-    """Gains of all pairs by curves beyond the line in one specification, [effect, cause]."""
-
-    gain: np.ndarray
-    error: np.ndarray
-    same_row: np.ndarray
-
-    def low(self, sure):
-        """Lower bound on the gain."""
-        return self.gain - sure * self.error
-
-    def up(self, sure):
-        """Upper bound on the gain, without the cost of coefficients."""
-        return self.gain + sure * self.error
-
-
 class Bent(NamedTuple):
     """Curves of columns at quantiles of a record."""
 
@@ -133,7 +119,7 @@ class Bent(NamedTuple):
         return found
 
 
-def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, process=None, noise=None):
+def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, process=None, noise=None, levels=None):
     """What curves of all units tell of each other.
 
     Parameters
@@ -152,6 +138,8 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, proce
         Pairs (effect, cause) that lines tell of, with the share of their news in the same row.
     process, noise : ndarray of shape (n, n), default=None
         Covariances of what is new in the states and of the noise with which they are known; all and none without.
+    levels : ndarray of shape (n_samples, k), default=None
+        Paths of changes of level, which explain news: states on both sides of one tell it from the other by a kink.
 
     Returns
     -------
@@ -164,7 +152,7 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, proce
         rows = rows.less(
             np.hstack([known, *Bent.of(known)(known, [slice(0, known.shape[1])])]) if few else known, N_LAGS
         )
-    regressions = _Regressions(rows, slices)
+    regressions = _Regressions(rows, slices, levels)
     told, unexplained = told or {}, []
     found: dict[tuple[int, int], _Found] = {}
     for unit in range(len(slices)):
@@ -181,23 +169,30 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, proce
 class _Regressions:
     """Lags and curves of all units beside what is present."""
 
-    def __init__(self, lagged, slices):
+    def __init__(self, lagged, slices, levels=None):
         sizes = [own.stop - own.start for own in slices]
         self.lagged, self.slices, self.n_units = lagged, slices, len(sizes)
         firsts = [past.start for past in lagged.past]
         states = lagged.values[
             :, np.concatenate([first + np.arange(p) for first, p in zip(firsts, sizes, strict=True)])
         ]
+        known = [] if levels is None else [levels[lagged.at - lag] for lag in range(N_LAGS + 1)]
+        self.known = orth(np.hstack([np.ones((len(states), 1)), *known]))
         self.states, self.bent = states, Bent.of(states)
-        held, self.now = self.bent.held(states), _centred(lagged.values[:, lagged.now[0].start :])
-        self.held = np.hstack([held, _centred(np.abs(held))])  # factors of products: states, then their sizes
-        self.lags = [_centred(lagged.values[:, past]) for past in lagged.past]
-        self.past = [np.hstack(both) for both in zip(self.lags, self.bent(states, slices), strict=True)]
-        lines = [self.now[:, own] for own in slices]
-        self.present = [np.hstack(both) for both in zip(lines, self.bent(self.now, slices), strict=True)]
+        held, now = self.bent.held(states), lagged.values[:, lagged.now[0].start :]
+        self.held = np.hstack([held, np.abs(held) - np.abs(held).mean(axis=0)])  # factors of products: states, sizes
+        self.now, self.lags = self._less(now), [self._less(lagged.values[:, past]) for past in lagged.past]
+        bends = map(self._less, self.bent(states, slices))
+        self.past = [np.hstack(both) for both in zip(self.lags, bends, strict=True)]
+        lines, bends = [self.now[:, own] for own in slices], map(self._less, self.bent(now, slices))
+        self.present = [np.hstack(both) for both in zip(lines, bends, strict=True)]
         self.unit_of = np.tile(np.repeat(np.arange(self.n_units), sizes), 2)
         self.pairs = np.argwhere(np.triu(self.unit_of[:, None] != self.unit_of, 1))
         self.moments = self._rows(self.past, lines).moments(1)
+
+    def _less(self, columns):
+        """Columns less their means and what changes of level explain of them."""
+        return columns - self.known @ (self.known.T @ columns)
 
     def _rows(self, past, now):
         columns = slices_of(part.shape[1] for part in (*past, *now))
@@ -303,7 +298,7 @@ class _Regressions:
 
     def _product(self, pair):
         first, second = self.pairs[pair]
-        return _centred(self.held[:, first] * self.held[:, second])
+        return self._less(self.held[:, first] * self.held[:, second])
 
 
 class _Model:
@@ -366,7 +361,7 @@ def _told(found, power, alpha, by_lines):
     )
     stretches = (np.array([[getattr(of, name) for of in row] for row in of_pairs]) for name in ("recorded", "local"))
     means = [trimmed(gains) for gains in stretches]
-    both = [Bends(gain, error, same) for gain, error in means]
+    both = [Gains(gain, error, same_row=same) for gain, error in means]
     p_adjusted, off = np.ones_like(p_value), ~np.eye(n_units, dtype=bool)
     p_adjusted[off] = holm(p_value[off])
     low = np.minimum(*(one.low(SURE) for one in both))
@@ -378,7 +373,7 @@ def _told(found, power, alpha, by_lines):
     for pair, shared in by_lines.items():
         if told[pair] and low[pair] <= shared:
             told[pair] = "coupled"
-    evidence = np.where(is_shared, -np.inf, 2 * np.arcsinh(both[0].gain / both[0].error))
+    evidence = np.where(is_shared, -np.inf, 2 * np.arcsinh(both[0].direct / both[0].direct_error))
     is_explained = np.zeros_like(off)
     for effect, cause in by_lines:
         whole = of_pairs[effect][cause].whole
@@ -391,14 +386,10 @@ def _told(found, power, alpha, by_lines):
     return Curves(told, p_value, p_adjusted, strength, low, high, same, evidence, is_explained, shapes, power)
 
 
-def _centred(columns):
-    return columns - columns.mean(axis=0)
-
-
 # -- the table of links ------------------------------------------------------------------------------------------
 
 
-def with_curves(links, record, alpha, process):
+def with_curves(links, record, alpha, process, steps=()):
     """A table of links with what curves tell where lines tell less, and one of their shapes.
 
     P-values of what curves tell are those beyond the line. Shapes are those of all pairs whose p-value says that the
@@ -417,7 +408,8 @@ def with_curves(links, record, alpha, process):
     pairs = {(place[link.effect], place[link.cause]): link.same_row for link in straight}
     series, slices, starts, known = rows_of(record)
     noise = block_diag(*record.scores.noise)
-    found = curves(series, slices, starts, known, alpha, pairs, process, noise)
+    levels = step_series(steps, starts, len(series)) if steps else None
+    found = curves(series, slices, starts, known, alpha, pairs, process, noise, levels)
     for row, link in zip(links.index, links.itertuples(), strict=True):
         at = place[link.effect], place[link.cause]
         told = found.verdict[at]

@@ -11,13 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ..validity.report import report
-from .intervals import (
-    intervals_table,
-    measure_intervals,
-    scaled_ends,
-    spectrum_intervals,
-    strength_intervals,
-)
+from .intervals import intervals_table, measure_intervals, scaled_ends, spectrum_intervals, strength_intervals
 from .resampling import bootstrap_table, halves_of
 from .tables import links_table
 from .tests import METHODS, classical_tests, tests_table

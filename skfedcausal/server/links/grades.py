@@ -6,7 +6,7 @@ whose later gain cannot be much more than what the two have in common in the sam
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -48,16 +48,16 @@ class Gains(NamedTuple):
 
     `direct` is beyond the effect's own past and that of the others that matter, `total` beyond its own past alone;
     `noise` is what estimating the coefficients costs, which a gain on unseen rows lacks; `same_row` is the share of
-    their news that the two have in common in the same row.
+    their news that the two have in common in the same row. Gains by curves or regressors are direct ones alone.
     """
 
     direct: np.ndarray
     direct_error: np.ndarray
-    total: np.ndarray
-    total_error: np.ndarray
-    noise: np.ndarray
-    same_row: np.ndarray
-    carried: np.ndarray  # (N_LAGS, n, n) coefficients of the direct gains
+    total: Any = None
+    total_error: Any = None
+    noise: Any = None
+    same_row: Any = None
+    carried: Any = None  # (N_LAGS, n, n) coefficients of the direct gains
 
     def low(self, sure):
         """Lower bound on the direct gain."""

@@ -81,7 +81,8 @@ def links_over_time(record, estimates, piece, *, alpha, margin):
         for a, b in zip(cuts[:-1], cuts[1:], strict=True):
             block = _pooled(estimate[k, a:b], precision[k, a:b], dof[k])
             told = block.strength[0], block.stderr[0], block.p_value[0]
-            verdict = verdicts(block, _of_all(block.p_value, len(pairs), len(cuts) - 1), alpha, margin)[0]
+            of_all = np.minimum(block.p_value * len(pairs) * (len(cuts) - 1), 1.0)  # pairs and its pieces (Bonferroni)
+            verdict = verdicts(block, of_all, alpha, margin)[0]
             if known is not None and known.required[effect, cause]:
                 verdict = "influence"
             names = record.names[cause], record.names[effect]
@@ -116,8 +117,3 @@ def _cuts(estimate, precision, price):
     while cuts[-1]:
         cuts.append(int(before[cuts[-1]]))
     return cuts[::-1]
-
-
-def _of_all(p_value, n_pairs, n_pieces):
-    """P-value of a link in one of its pieces, over all pairs and pieces of this one (Bonferroni)."""
-    return np.minimum(p_value * n_pairs * n_pieces, 1.0)

@@ -186,7 +186,7 @@ class LinkQuestions(ServerLearner):
         by_likelihood = self._told(with_grades(links, None, self.names_))
         links, shapes = with_grades(links, grades, self.names_), None
         if plain is not None:
-            links, shapes = with_curves(links, plain, self.alpha, self.process_cov_)
+            links, shapes = with_curves(links, plain, self.alpha, self.process_cov_, record.steps)
         return Verdicts(self._told(links), by_likelihood, validity, correlations, grades, shapes)
 
     def _qualified(self, links):

@@ -10,11 +10,8 @@ from ..estimation.evidence import adjusted_p_values, false_discovery_rates
 
 _TESTED = ("norm", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict", "because")
 UNKNOWN = "the likelihood is not curved downwards there: nothing is known of its error"
-UNDIRECTED: dict[str, Any] = {
-    "p_first_acts": np.nan,
-    "p_second_acts": np.nan,
-    "direction": "cannot tell",
-}  # of pairs in the same row
+# of pairs in the same row
+UNDIRECTED: dict[str, Any] = {"p_first_acts": np.nan, "p_second_acts": np.nan, "direction": "cannot tell"}
 COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
 
 

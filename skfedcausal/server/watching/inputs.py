@@ -28,6 +28,8 @@ _RATES = (0.4, 0.1, 0.03)  # of the averages
 _RIDGE = 1e-4  # share of the mean square of a filtered input
 _LARGE = 0.01  # share of the largest mean square of a unit's states, from which on another counts; least variance
 _SETTLED = 40  # rows after a switch before a mode is learned from
+# powers 0, 1 and 2 of q in the variance of a noncentral number of mean 1 + q, and of what its mean is wrong by
+_NONCENTRAL = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
 
 
 class InputState(NamedTuple):
@@ -331,7 +333,7 @@ class Outside:
 def _expected(states, distance):
     """What is expected of the off-subspace number of a unit: ``a (1 + q)``, ``q = |x R|^2 / a``, and its variance.
 
-    That is ``a^2 (c_0 + c_1 q + c_2 q^2)``, of a noncentral number with what its mean is wrong by.
+    That is ``a^2 (c_0 (1 + 2 q) + c_2 q^2)``, of a noncentral number with what its mean is wrong by.
     """
     values, vectors = np.linalg.eigh(states.T @ states)
     large = values > _LARGE * max(values[-1], 1e-300)
@@ -340,10 +342,10 @@ def _expected(states, distance):
     least, root = quadratic_scale(states @ vectors[:, large], distance)
     root = vectors[:, large] @ root
     moved = ((states @ root) ** 2).sum(axis=1) / least
-    relative = _powers(moved) / (1 + moved[:, None]) ** 2
+    relative = _powers(moved) / (1 + moved[:, None]) ** 2 @ _NONCENTRAL
     variance = nnls(relative, (distance / least / (1 + moved) - 1) ** 2)[0]
     variance[0] = max(variance[0], _LARGE)
-    return least, root, variance
+    return least, root, _NONCENTRAL @ variance
 
 
 def _powers(moved):

@@ -167,3 +167,17 @@ def test_states_are_held_beyond_what_was_seen():
     (columns,) = bent(far, [slice(0, 2)])
     assert np.abs(columns).max() < 20
     assert columns.shape == (501, 15)
+
+
+def test_a_unit_that_is_pushed_along_does_not_seem_to_act_back_along_a_kink():
+    """The level of the second unit tells the halves of the record apart, in one of which the first one is pushed."""
+    n, half = 4000, (np.arange(4000) >= 2000).astype(float)
+    for seed in range(3):
+        rng, A = np.random.default_rng(seed), np.array([[0.95, 0.0], [0.25, 0.5]])
+        h = rng.normal(size=(n, 2)) + np.outer(4 * half, [1.0, 0.0])
+        for t in range(1, n):
+            h[t] += A @ h[t - 1]
+        h += 0.3 * rng.normal(size=h.shape)
+        unknown, known = (curves(h, slices_of([1, 1]), levels=levels).p_value for levels in (None, half[:, None]))
+        assert unknown[0, 1] < 1e-6
+        assert known[0, 1] > 0.01

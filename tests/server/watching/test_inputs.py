@@ -226,3 +226,15 @@ def test_off_subspace_numbers_are_as_rarely_large_wherever_states_are():
         found = outside.without({"unit": one}, new)["unit"].off_subspace
         # of a chi-square of two, 1 % are above 4.6 times the mean; each mean is known to some 5 %
         assert (found > 4.6 * found.mean()).mean() == pytest.approx(0.01, rel=0.35)
+
+
+def test_off_subspace_numbers_of_far_states_vary_as_noncentral_ones_at_least():
+    """Of n degrees of freedom, with mean 1 + q: variance 2 (1 + 2 q) / n. Numbers of a few far rows may feign less."""
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((6000, 1)) ** 3
+    numbers = np.square(rng.standard_normal((6000, 3)) + [0.3, 0.0, 0.0] * x).sum(axis=1)
+    calm = np.where(np.abs(x[:, 0]) > 5, 3 * (1 + 0.03 * x[:, 0] ** 2), numbers)  # as expected to the digit
+    for seen in (numbers, calm):
+        variance = Outside(x, seen[:, None], (slice(0, 1),))._expected[0][2]
+        assert variance[0] == pytest.approx(2 / 3, rel=0.1)
+        assert variance[1] == 2 * variance[0]
