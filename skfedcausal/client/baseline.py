@@ -17,7 +17,7 @@ from ..callers import warn
 from ..containers import constant_columns
 from ..containers.layout import SEPARATOR, listed
 from ..statespace.episodes import episodes
-from ..statespace.lines import overtones, season_columns
+from ..statespace.lines import found_periods, overtones, season_columns
 from ..statespace.wander import cut_of, moving_level, walk_step
 from .profile import learned_profile
 from .tuning import TUNING
@@ -218,7 +218,8 @@ def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", co
     if options["levels"] is not None:
         levels = _episode_levels(options["levels"], record, terms, known, name)
     if isinstance(harmonics, str):
-        terms += _found_seasons(record, terms, known, levels, name)
+        rest = np.delete(_rest(record, terms, levels, name), known, axis=1)
+        terms += [Season(period, overtones(period)) for period in found_periods(rest, record.rows)]
     centre, effects = _regression(record, terms, levels, name)
     found = LearnedBaseline(clock, tuple(terms), centre, effects)
     if options["profile"] is not None:
@@ -312,10 +313,8 @@ def _filled(part, there):
             continue
         total, n = np.append(0.0, np.cumsum(column[at])), np.arange(len(at) + 1)
         behind = np.searchsorted(at, missing)  # places of the first cells behind, and of those before
-        first, last = (
-            np.maximum(behind - TUNING.baseline_shortest_cut, 0),
-            np.minimum(behind + TUNING.baseline_shortest_cut, len(at)),
-        )
+        first = np.maximum(behind - TUNING.baseline_shortest_cut, 0)
+        last = np.minimum(behind + TUNING.baseline_shortest_cut, len(at))
         before = (total[behind] - total[first]) / np.maximum(n[behind] - n[first], 1)
         after = (total[last] - total[behind]) / np.maximum(n[last] - n[behind], 1)
         left, right = at[np.maximum(behind - 1, 0)], at[np.minimum(behind, len(at) - 1)]
@@ -323,14 +322,6 @@ def _filled(part, there):
         share = np.where(behind == 0, 1.0, np.where(behind == len(at), 0.0, share))
         column[missing] = (1 - share) * before + share * after
     return part
-
-
-def _found_seasons(record, others, known, levels, name):
-    """Seasons of the periods that the record has."""
-    from ..statespace.lines import found_periods  # for records whose periods nobody gave
-
-    rest = np.delete(_rest(record, others, levels, name), known, axis=1)
-    return [Season(period, overtones(period)) for period in found_periods(rest, record.rows)]
 
 
 def _given_seasons(wanted, record, name):

@@ -27,13 +27,9 @@ if TYPE_CHECKING:
 
 
 @cache
-def _parameters_of(cls):
-    return cast(Any, BaseEstimator._get_param_names).__func__(cls)
-
-
 def quick_names(cls):
     """Names of the parameters of a class that every unit has an object of: looked up once, not in every clone."""
-    return list(_parameters_of(cls))
+    return cast(Any, BaseEstimator._get_param_names).__func__(cls)
 
 
 class CheckedRecord(NamedTuple):
@@ -55,7 +51,6 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, C
     _active: np.ndarray
     fit: Callable[..., Any]
     model: Any
-    active_columns: Callable[[Any], Any]
 
     def _read(self, X, inputs, lengths):
         """The model, and a record as it looks at it."""
@@ -131,21 +126,8 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, C
         -------
         H : ndarray of shape (n_samples, n_states)
         """
-        states = self._filtered_at_once(X, lengths) if inputs is None else None
-        if states is not None:
-            return states
         read = self._read(X, inputs, lengths)
         return read.model.filter(read.Y, read.U, read.starts)
-
-    def _filtered_at_once(self, X, lengths):
-        """Filtered states of a plain array in one pass over it, None where checks would have something to say."""
-        is_plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0
-        if not is_plain or self.baseline_ is not None or hasattr(self, "feature_names_in_"):
-            return None
-        model = self.model
-        if X.shape[1] != len(model.C) or getattr(self, "n_features_in_", X.shape[1]) != X.shape[1]:
-            return None
-        return model.states_at_once(X, episode_starts(check_lengths(lengths, len(X))))
 
     def smooth(
         self, X: ArrayLike, *, inputs: ArrayLike | None = None, lengths: Lengths = None, return_cov: bool = False

@@ -110,13 +110,6 @@ METHODS = {"pca-var": pca_basis, "lag-var": lag_basis, "cva-var": canonical_basi
 _BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others need lag covariances only
 
 
-def choose_order(moments):
-    """Number of states, and of those that the past predicts; the others explain what sensors share."""
-    most = _most_states(moments)
-    order = _predicted_states(moments, most)
-    return (_common_factors(moments, order, most) if moments.complete else order), order
-
-
 def _most_states(moments):
     return min(
         moments.n_sensors,
@@ -238,7 +231,9 @@ def identify(moments, method, n_states):
     """Local model of a unit."""
     order = n_predicted = n_states
     if n_states == "auto":
-        order, n_predicted = choose_order(moments)
+        most = _most_states(moments)
+        n_predicted = _predicted_states(moments, most)
+        order = _common_factors(moments, n_predicted, most) if moments.complete else n_predicted
     elif n_states > moments.n_sensors:
         return identify_hidden(moments, n_states)
     found = _with_faint_states(moments, order, n_predicted) if n_states == "auto" and moments.complete else None

@@ -328,19 +328,15 @@ def _beyond_squares(name):
     )
 
 
-def _warn_of_one_series(n_columns, name):
-    warn(
-        f"The {n_columns} columns of {name} are multiples of one of them: they are one measurement, and count as "
-        f"{n_columns} with hardly any noise. Keep one column.",
-    )
-
-
 def _checked_identification(client, given, moments, name):
     """The identified model, or what is the matter with the measurements that no model could be."""
     if not (np.isfinite(moments.scale).all() and moments.scale.min() > _TINY):
         raise _beyond_squares(name)
     if len(moments.scale) > 1 and np.linalg.eigvalsh(moments.G[0])[-2] < TUNING.kalman_one_and_all:
-        _warn_of_one_series(len(moments.scale), name)
+        warn(
+            f"The {len(moments.scale)} columns of {name} are multiples of one of them: they are one measurement, and "
+            f"count as {len(moments.scale)} with hardly any noise. Keep one column.",
+        )
     try:
         model = _identified(client, given, moments, name)
         if are_covariances(model.Q[None]):

@@ -197,8 +197,11 @@ def check_identifiable(Y, n_states, starts, name):
     """Refuse a record that is too short to tell anything about the states."""
     n_samples, d = Y.shape
     p = min(d, 2) if n_states == "auto" else n_states
-    if not np.isfinite(Y.sum()):
-        _check_seen(Y, name, p)
+    if not np.isfinite(Y.sum()) and (n_seen := int((~np.isnan(Y)).any(axis=1).sum())) < p + 3:
+        raise ValueError(
+            f"{name} has values in {n_seen} of {len(Y)} rows; identifying {p} states needs at least {p + 3}. Leave the "
+            "unit out, or give rows in which it was seen."
+        )
     if n_states != "auto" and n_states > MAX_LAGS * d:
         raise ValueError(
             f"n_states={n_states} for {name}, which has {d} columns that vary. Use at most {MAX_LAGS * d}: "
@@ -215,16 +218,6 @@ def check_identifiable(Y, n_states, starts, name):
             f"The {n_samples} rows of {name} are cut by `lengths` into {len(starts)} episodes, which leaves "
             f"{n_transitions} transitions from one row to the next; identifying {p} states needs at least "
             f"{p + 2}. Give longer episodes."
-        )
-
-
-def _check_seen(Y, name, p):
-    """Refuse a unit that was seen in too few rows."""
-    n_seen = int((~np.isnan(Y)).any(axis=1).sum())
-    if n_seen < p + 3:
-        raise ValueError(
-            f"{name} has values in {n_seen} of {len(Y)} rows; identifying {p} states needs at least {p + 3}. Leave the "
-            "unit out, or give rows in which it was seen."
         )
 
 

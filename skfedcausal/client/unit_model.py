@@ -163,10 +163,8 @@ class UnitModel:
         states = self._complete_states(Y, exogenous, starts)
         if states is not None:
             return states
-        info = self.information(Y)
-        return filter_missing(
-            self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts
-        ).filtered
+        start = self.initial_covariance()
+        return filter_missing(self.A, self.Q, start, self.information(Y), exogenous=exogenous, starts=starts).filtered
 
     def _complete_states(self, Y, exogenous, starts):
         """Filtered states of a record without gaps, in the one pass over it that also finds a gap: then None.
@@ -175,21 +173,10 @@ class UnitModel:
         """
         W = self.weights
         with np.errstate(invalid="ignore", over="ignore"):
-            states = filtered_states(
-                self.schedule(),
-                (Y, W),
-                exogenous=exogenous,
-                offset=-self.mean @ W if self.mean.any() else None,
-                starts=starts,
-            )
+            offset = -self.mean @ W if self.mean.any() else None
+            states = filtered_states(self.schedule(), (Y, W), exogenous=exogenous, offset=offset, starts=starts)
         ends = [stop - 1 for _, stop in episodes(starts, len(Y))]
         return states if np.isfinite(states[ends]).all() else None
-
-    def states_at_once(self, Y, starts=(0,)):
-        """Filtered states of measurements that nobody has checked yet; None where they need a closer look."""
-        if self.gain is not None or self.initial is not None:
-            return None
-        return self._complete_states(Y, None, starts)
 
     def predict(self, Y, U=None, starts=(0,)):
         """States predicted one step ahead, shape (n_samples, n_states)."""
