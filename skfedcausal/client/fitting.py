@@ -69,10 +69,7 @@ def message_and_state(unit, client, previous, kept, round):
     refines = bool(kept.get("refines"))
     settings = {"inputs": unit.inputs, "const": wishes.const or refines, "local_model": wishes.local_model}
     state = {**kept, "client": client, "previous": previous, "round": round}
-    if monitor is None and isinstance(client, UnitClient):  # what every fit runs, without the other kinds
-        message = client.message_about(unit.outputs, unit.starts, **settings)
-    else:
-        message = answers.unit_message(client, unit.outputs, unit.starts, monitor=monitor, **settings)
+    message = answers.unit_message(client, unit.outputs, unit.starts, monitor=monitor, **settings)
     if isinstance(client, UnitClient):
         state["loading_error"] = unit_model.loading_error(client, message)
     else:
@@ -120,7 +117,8 @@ def _may_grow(unit, client):
 def _may_share(unit, wishes, client, state):
     """Whether the unit may make sensors states that others know of; one at least has to tell its noise."""
     may_grow = wishes.sketch and _is_sharp(wishes, state) and _may_grow(unit, client)
-    if not (may_grow and client.model.has_room):
+    model = client.model
+    if not may_grow or model.n_states >= len(model.C) - 1 or model.residual_model is None:
         return False
     from .orders import n_sketched
 

@@ -228,14 +228,9 @@ class ResidualModel:
 
     def _rest(self, Y, U, starts, present=True):
         """Expected r of the rows with all of their past, as a function of their states; the rows."""
-        n, x = len(Y), self.own_past.scaled(Y, U, self.mean)
-        complete = np.isfinite(x).all(axis=1)
-        known = complete.copy() if present else np.ones(n, dtype=bool)
-        for start in starts:
-            known[start : start + self.n_lags] = False
-        for lag in range(1, self.n_lags + 1):
-            known[lag:] &= complete[:-lag]
-        at = np.flatnonzero(known)
+        x = self.own_past.scaled(Y, U, self.mean)
+        known = complete_before(x, starts) >= self.n_lags
+        at = np.flatnonzero(known & np.isfinite(x).all(axis=1) if present else known)
         p = len(self.to_states)
         by_past = rows_before(x, at, self.n_lags) @ self.coefficients[:, p:].T
         return lambda states: states @ self.coefficients[:, :p].T + by_past, at
@@ -304,7 +299,7 @@ class OwnDensity:
     def _errors(self, Y, U, starts):
         """Rows, their errors and the factor of those, by the number of complete rows before them."""
         x = self.own_past.scaled(Y, U, self.mean)
-        before, most = _complete_before(x, starts), len(self.orders) - 1
+        before, most = complete_before(x, starts), len(self.orders) - 1
         found = []
         for k, (B, L) in enumerate(self.orders):
             at = np.flatnonzero(np.minimum(before, most) == k)
@@ -312,7 +307,7 @@ class OwnDensity:
         return found
 
 
-def _complete_before(x, starts):
+def complete_before(x, starts):
     """How many rows of its episode right before each row are complete.
 
     `x` is (n_samples, c), the result (n_samples,).

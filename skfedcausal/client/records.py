@@ -158,18 +158,16 @@ def _repeating(Y):
     low, high = np.full((2, Y.shape[1], 1), np.nan)
     counts, run = np.zeros((2, Y.shape[1])), np.zeros(Y.shape[1], dtype=bool)
     for first in range(0, len(Y), TUNING.records_head):
-        piece = np.ascontiguousarray(
-            Y[first : first + TUNING.records_head].T
-        )  # along columns all this takes several times as long
+        # along columns all this takes several times as long
+        piece = np.ascontiguousarray(Y[first : first + TUNING.records_head].T)
         for count, ends, extreme in zip(counts, (low, high), (np.fmin, np.fmax), strict=True):
             found = extreme.reduce(piece, axis=1, keepdims=True)
             new = extreme(ends, found)
             there = np.flatnonzero(piece == new) // piece.shape[1]  # few: a count along rows takes twice as long
             count[:] = np.where(new[:, 0] == ends[:, 0], count, 0) + np.bincount(there, minlength=len(piece))
             ends[:] = new
-        probes = Y[
-            first : first + TUNING.records_head + TUNING.records_long_run : TUNING.records_long_run
-        ]  # a run holds two of them
+        stop = first + TUNING.records_head + TUNING.records_long_run
+        probes = Y[first : stop : TUNING.records_long_run]  # a run holds two of them
         run |= (probes[1:] == probes[:-1]).any(axis=0)
     return (counts >= TUNING.records_often).any(axis=0) | run | _alike(Y[: TUNING.records_probes])
 
@@ -224,16 +222,10 @@ def check_identifiable(Y, n_states, starts, name):
 def repeated_rows(Y, starts=(0,), before=None, columns=None):
     """How many rows back each row has been the same, shape (n_samples,)."""
     columns = range(Y.shape[1]) if columns is None else columns
-    if before is None and len(columns):
-        first = np.ascontiguousarray(Y[:, columns[0]])  # one pass over rows that lie apart
-        now, then = first[1:], first[:-1]
-        if ((now > then) | (now < then)).all():
-            return np.zeros(len(Y), dtype=int)
     same = _same_as_before(Y, columns)
     if before is not None and len(Y):
-        row, first = before.row, Y[0, columns]
-        known = ~np.isnan(first)
-        same[0] = known.any() and np.array_equal(row, first, equal_nan=True)
+        first = Y[0, columns]
+        same[0] = not np.isnan(first).all() and np.array_equal(before.row, first, equal_nan=True)
     same[[start for start in starts if start > 0 or before is None]] = False
     if not same.any():
         return np.zeros(len(Y), dtype=int)
@@ -251,7 +243,7 @@ def _same_as_before(Y, columns):
         if k:
             now, then = Y[rows, column], Y[rows - 1, column]
         else:
-            series = np.ascontiguousarray(Y[:, column])
+            series = np.ascontiguousarray(Y[:, column])  # one pass over rows that lie apart
             now, then = series[1:], series[:-1]
         rows = rows[(now == then) | (np.isnan(now) & np.isnan(then))]
         if not len(rows):

@@ -72,11 +72,6 @@ class UnitModel:
         return ResidualModel.learned(self.own_past, self.C, self.R, self.mean)
 
     @property
-    def has_room(self):
-        """Whether a sensor may become a state and another one is left as noise, of which the own past tells more."""
-        return self.n_states < len(self.C) - 1 and self.residual_model is not None
-
-    @property
     def n_states(self):
         """Number of states."""
         return len(self.A)
