@@ -116,13 +116,13 @@ def _may_grow(unit, client):
 
 def _may_share(unit, wishes, client, state):
     """Whether the unit may make sensors states that others know of; one at least has to tell its noise."""
-    may_grow = wishes.sketch and _is_sharp(wishes, state) and _may_grow(unit, client)
-    model = client.model
-    if not may_grow or model.n_states >= len(model.C) - 1 or model.residual_model is None:
+    if not (wishes.sketch and _is_sharp(wishes, state) and _may_grow(unit, client)):
         return False
     from .orders import n_sketched
 
-    return n_sketched(len(unit.outputs)) > 0
+    model = client.model
+    has_room = model.n_states < len(model.C) - 1 and model.residual_model is not None
+    return has_room and n_sketched(len(unit.outputs)) > 0
 
 
 def _wanders(unit, client):

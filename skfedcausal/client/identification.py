@@ -111,11 +111,8 @@ _BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others nee
 
 
 def _most_states(moments):
-    return min(
-        moments.n_sensors,
-        TUNING.identification_max_states,
-        max(moments.n_samples // TUNING.identification_rows_per_state, 1),
-    )
+    told = max(moments.n_samples // TUNING.identification_rows_per_state, 1)
+    return min(moments.n_sensors, TUNING.identification_max_states, told)
 
 
 def _predicted_states(moments, most):

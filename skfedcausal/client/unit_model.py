@@ -119,17 +119,10 @@ class UnitModel:
         elif const and self.residual_model is not None:
             info = replace(info, const=self.residual_model.const(Y, inputs, starts, info.const))
         local_model = local_model or not info.determines_states  # the server needs a start
-        message = StateMessage(
-            info.z,
-            info.patterns,
-            info.index,
-            episode_lengths(starts, len(Y)),
-            info.const,
-            self.A if local_model else None,
-            self.Q if local_model else None,
-            unpredicted=self.unpredicted_states() if info.is_constant else None,
-            alone=True if alone else None,
-        )
+        own = (self.A, self.Q) if local_model else (None, None)
+        beside = {"unpredicted": self.unpredicted_states() if info.is_constant else None, "alone": alone or None}
+        lengths = episode_lengths(starts, len(Y))
+        message = StateMessage(info.z, info.patterns, info.index, lengths, info.const, *own, **beside)
         return message.with_inputs(inputs, self.B)
 
     def exogenous(self, U, starts):

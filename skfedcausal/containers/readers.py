@@ -279,13 +279,10 @@ def _tables_in_order(tables, names, what, *, complete=True):
     if not isinstance(tables, (list, tuple)):
         raise TypeError(f"Got {what} of type {type(tables).__name__}; give a list with one array per unit, or a dict.")
     if len(tables) != len(names):
+        advice = " Cross-validation splits a list between units: use ClientArrays(X), or one table, stack_clients(X)."
         raise ValueError(
             f"Got {len(tables)} element(s) in {what}, expected {len(names)}; give one per unit: {listed(names)}."
-            + (
-                " Cross-validation splits a list between units: use ClientArrays(X), or one table, stack_clients(X)."
-                if what == "X"
-                else ""
-            )
+            f"{advice if what == 'X' else ''}"
         )
     return list(tables)
 
@@ -298,8 +295,9 @@ def common_index(clocks):
             f"Got tables of different length: {lengths}. Give every unit one row per time step, with NaN "
             "where it has no value."
         )
-    read: dict = {}
-    clocked = [(what, _clock_once(index, read)) for what, _, index in clocks if index is not None]
+    indexes = {id(index): index for _, _, index in clocks if index is not None}
+    read = {key: read_clock(index) for key, index in indexes.items()}  # once where several tables share it
+    clocked = [(what, read[id(index)]) for what, _, index in clocks if index is not None]
     timed = [(what, clock) for what, clock in clocked if not is_numbering(clock.times)]
     numbered = [(what, clock) for what, clock in clocked if is_numbering(clock.times)]
     if timed and timed[0][1].times.dtype.kind in "iuf":  # numbers of rows say which is which
@@ -311,10 +309,3 @@ def common_index(clocks):
                 "example with reindex, NaN where there is no value."
             )
     return next((clock for _, clock in timed + numbered), Clock(None))
-
-
-def _clock_once(index, read):
-    """Clock of an index, looked at once where several tables share it."""
-    if id(index) not in read:
-        read[id(index)] = read_clock(index)
-    return read[id(index)]

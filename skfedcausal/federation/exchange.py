@@ -115,25 +115,20 @@ class Exchange:
             self.messages = {}
             self.attendance.dropped = set(self.names) - set(answers)
         if question.answer.OF_RECORD:
-            if request.OPENS and self._may_differ(answers):
+            has_times = request.OPENS and any(each.clock is not None for each in answers.values())
+            if has_times or (request.OPENS and len({tuple(each.lengths) for each in answers.values()}) > 1):
                 answers = self._on_common_rows(requests, answers, question)
             self._accept(answers)
         return answers
-
-    def _may_differ(self, answers):
-        """Whether units tell the times of their rows, or other numbers of them."""
-        has_times = any(each.clock is not None for each in answers.values())
-        return has_times or len({tuple(each.lengths) for each in answers.values()}) > 1
 
     def _on_common_rows(self, requests, answers, question):
         """First messages about the rows that all units have; who cannot be put beside the others is lost."""
         from .alignment import common_grid, moved_from  # of units that tell times
 
         grid, problems = common_grid(answers)
-        packets = answers.packets
-        self._without({name: packets[name] for name in problems}, problems, question.needed)
-        answers = Answers({name: message for name, message in answers.items() if name not in problems})
-        answers.packets = packets
+        self._without({name: answers.packets[name] for name in problems}, problems, question.needed)
+        left = {name: message for name, message in answers.items() if name not in problems}
+        answers = Answers(left, answers.packets)
         self.attendance.dropped = set(self.names) - set(answers)
         if grid is not None:
             _LOG.info("Rows that all units have: %s", grid.in_words())
@@ -159,9 +154,7 @@ class Exchange:
         cut = {name: answers[name].at(clock.rows(grid), grid.lengths) for name, clock in moved.items()}
         told_clock = {"clock": grid.numbers, "grid": grid.digest}
         rest = {name: message for name, message in answers.items() if name not in requests}
-        found = Answers(rest | {name: replace(message, **told_clock) for name, message in cut.items()})
-        found.packets = packets
-        return found
+        return Answers(rest | {name: replace(message, **told_clock) for name, message in cut.items()}, packets)
 
     def _accept(self, answers):
         """Take messages to learn from, some of which the server may find that it cannot use."""
@@ -211,9 +204,8 @@ class Exchange:
         requests = dict.fromkeys(self.names, request)
         packets = self._packets(requests)
         came = self._carried(packets, self.attendance.timeout)
-        late = {
-            name: _problem(packet, came.get(name), answer) for name, packet in packets.items() if _is_late(came, name)
-        }
+        failed = {name: came[name] for name in packets if isinstance(came.get(name), Failure)}
+        late = {name: _problem(packets[name], one, answer) for name, one in failed.items() if one.kind == "timeout"}
         if self.attendance.rule is None or not late:
             return self._read(packets, came, answer, len(packets), requests)
         self._without({name: packets[name] for name in late}, late, self.attendance.rule.needed(len(packets)), came)
@@ -343,7 +335,7 @@ class Exchange:
         unasked = [name for name in answers if name not in packets]
         if unasked:
             raise ClientError("\n".join(f"Client {name!r} answered without being asked." for name in unasked))
-        messages, problems, cause = Answers(), {}, None
+        messages, problems, cause = Answers(packets=packets), {}, None
         for name, packet in packets.items():
             answer = answers.get(name)
             problem = _problem(packet, answer, kind)
@@ -359,8 +351,7 @@ class Exchange:
 
             found = unusable(messages, requests, self.expected, self.attendance.rule)
             problems |= found
-            messages = Answers({name: message for name, message in messages.items() if name not in found})
-        messages.packets = packets
+            messages = Answers({name: message for name, message in messages.items() if name not in found}, packets)
         try:
             self._without(packets, problems, needed, answers)
         except ClientError as error:
@@ -376,12 +367,6 @@ class Exchange:
             if answers is None or isinstance(answers.get(name), Packet):
                 forget(name, packets[name], problem)
         self.attendance.note(packets, problems, needed)
-
-
-def _is_late(answers, name):
-    """Whether a unit gave no answer in time."""
-    answer = answers.get(name)
-    return isinstance(answer, Failure) and answer.kind == "timeout"
 
 
 def _check_question(question, server):

@@ -147,7 +147,7 @@ def stepped(series):
         counted = np.abs(scaled).reshape(-1, p) @ np.ones(p) > 0.0
         scaled -= centre[: len(scaled)]
         scaled *= inverse[: len(scaled)]
-        scaled += _dither(own, n_samples, p)
+        scaled += np.repeat(_parts_of(n_samples)[own.start // p : own.stop // p], p)
         whole = np.rint(scaled)
         scaled -= whole
         excess += counted @ scaled.reshape(-1, p)
@@ -169,23 +169,15 @@ def unstepped(codes, beyond, level, step, n_samples):
     size = n_samples * p
     if codes.shape != (-(-size // 2),):
         raise ValueError(f"has shape {codes.shape} for {n_samples} rows of {p} columns")
-    each = np.empty((len(codes), 2), dtype=np.uint8)
-    np.bitwise_and(codes, 15, out=each[:, 0])
-    np.right_shift(codes, 4, out=each[:, 1])
-    if each.reshape(-1)[size:].any():
+    each, rest = np.split(np.column_stack([codes & 15, codes >> 4]).reshape(-1), [size])
+    if rest.any():
         raise ValueError("has bits behind its end")
-    each = each.reshape(-1)[:size]
     if size - np.count_nonzero(each) != len(beyond) or (np.abs(beyond) < TUNING.codes_middle).any():
         raise ValueError("does not go with the numbers beyond it")
-    series = np.empty(size)
-    pieces, rows = _pieces(n_samples, p)
-    steps, levels = np.tile(step, rows), np.tile(level, rows)
-    for own in pieces:
-        piece = series[own]
-        np.subtract(each[own], _dither(own, n_samples, p), out=piece)
-        piece -= TUNING.codes_middle
-        piece *= steps[: len(piece)]
-        piece += levels[: len(piece)]
+    series = each - np.repeat(_parts_of(n_samples), p)
+    series -= TUNING.codes_middle
+    series *= np.tile(step, n_samples)
+    series += np.tile(level, n_samples)
     at = np.flatnonzero(each == 0)
     row, column = np.divmod(at, p)
     series[at] = (beyond - _parts_of(n_samples)[row]) * step[column] + level[column]
@@ -197,11 +189,6 @@ def _pieces(n_samples, p):
     rows = max(min(_PIECE // p, n_samples), 1)
     length, size = rows * p, n_samples * p
     return [slice(first, min(first + length, size)) for first in range(0, size, length)], rows
-
-
-def _dither(own, n_samples, p):
-    """Parts of a step for each row of a piece, evenly spread over any segment of rows."""
-    return np.repeat(_parts_of(n_samples)[own.start // p : own.stop // p], p)
 
 
 def _unit_level_step(series, pieces, rows):

@@ -114,7 +114,7 @@ def _of_level(series, apart):
         shown = [float(period) * apart for period in periods]
         words = {"periods": " and ".join(f"{period:g}" for period in shown), "list": shown}
         found.append(Move("season", shown[0], words))
-        series = _without_seasons(series, periods)
+        series = _left([season_columns(rows, period, overtones(period)) for period in periods], series, 1e-10)
         level = _level_move(series)
     modes = _modes(series)
     if modes is not None:
@@ -174,11 +174,10 @@ def _design(before):
     return np.hstack([np.ones((len(before), 1)), before])
 
 
-def _without_seasons(series, periods):
-    rows = np.arange(len(series))
-    seasons = [season_columns(rows, period, overtones(period)) for period in periods]
-    design = np.hstack([np.ones((len(series), 1)), *seasons])
-    return series - design @ np.linalg.lstsq(design, series, rcond=1e-10)[0]
+def _left(columns, series, rcond=None):
+    """What a constant and columns, by least squares, leave of series (n, d)."""
+    design = np.column_stack([np.ones(len(series)), *columns])
+    return series - design @ np.linalg.lstsq(design, series, rcond=rcond)[0]
 
 
 def _smooth(series):
@@ -211,15 +210,11 @@ def _level_move(series):
     if _stationarity(series) > TUNING.moves_level:
         return None
     n = len(series)
-    line = np.column_stack([np.ones(n), np.linspace(-1, 1, n)])
-    if _stationarity(series - line @ np.linalg.lstsq(line, series, rcond=None)[0], "line") > TUNING.moves_level:
+    if _stationarity(_left([np.linspace(-1, 1, n)], series), "line") > TUNING.moves_level:
         return Move("trend", 0.0, {})
     changes = common_changes(series, (0,))
-    paths = np.column_stack([np.ones(n), *(change.path(np.arange(n)) for change in changes)])
-    if (
-        not changes
-        or _stationarity(series - paths @ np.linalg.lstsq(paths, series, rcond=None)[0]) <= TUNING.moves_level
-    ):
+    paths = [change.path(np.arange(n)) for change in changes]
+    if not changes or _stationarity(_left(paths, series)) <= TUNING.moves_level:
         return Move("wandering", 0.0, {})
     return Move("level shift", float(len(changes)), {"rows": [change.start for change in changes]})
 

@@ -134,10 +134,8 @@ def _is_smooth(rise):
     """Whether a rise hardly changes from row to row, and not because it is rounded to few numbers that take turns."""
     usual = np.median(rise)
     changes = np.abs(np.diff(rise)) >= TUNING.tags_smooth * usual
-    in_turns = (
-        changes.mean() > TUNING.tags_turns and len(np.unique(np.round(rise / usual, 6))) <= TUNING.tags_few_levels
-    )
-    return not (in_turns or changes.mean() > 0.5)
+    is_rounded = len(np.unique(np.round(rise / usual, 6))) <= TUNING.tags_few_levels
+    return not ((is_rounded and changes.mean() > TUNING.tags_turns) or changes.mean() > 0.5)
 
 
 def frozen(tag):
@@ -193,12 +191,8 @@ def filled(tag, known=()):
     for value in set(known) - {value for value, _ in found}:
         levels, counts = tag.levels if len(tag.values) else (np.zeros(0), np.zeros(0))
         k = int(np.searchsorted(levels, value))
-        if (
-            len(levels) > 2
-            and k in (0, len(levels) - 1)
-            and levels[k] == value
-            and counts[k] >= TUNING.tags_fewest_fills
-        ):
+        is_end = len(levels) > 2 and k in (0, len(levels) - 1) and levels[k] == value
+        if is_end and counts[k] >= TUNING.tags_fewest_fills:
             others = tag.values[tag.values != value]
             if np.abs(others - value).min() > np.ptp(np.percentile(others, [1, 99])):
                 found.append((float(value), counts[k] / len(tag.values)))

@@ -72,27 +72,22 @@ def others_of(series, sums):
         others = {other: message for other, message in series.items() if other != name}
         if not others:
             raise ValueError(f"Sums of products need two units; there is only {name!r}.")
-        requests[name] = ProductsRequest(
-            np.concatenate([message.masked[: sums.n_rows] for message in others.values()], axis=1),
-            np.array([message.masked.shape[1] for message in others.values()]),
-            np.stack([message.tag for message in others.values()]),
-            tuple(others),
-        )
+        masked = np.concatenate([message.masked[: sums.n_rows] for message in others.values()], axis=1)
+        requests[name] = ProductsRequest(masked, *_sizes_and_tags(others), tuple(others))
     return requests
 
 
 def corrections_request(series, sums, digests):
     """Request to the dealer about the units that are left; `digests` are those of what each was asked to multiply."""
-    messages = series.values()
-    return CorrectionsRequest(
-        np.array([message.masked.shape[1] for message in messages]),
-        np.stack([message.tag for message in messages]),
-        sums.lengths,
-        tuple(series),
-        sums.lags,
-        np.stack([digests[name] for name in series]),
-        sums.graded or None,
-    )
+    asked = np.stack([digests[name] for name in series])
+    about = sums.lengths, tuple(series), sums.lags, asked, sums.graded or None
+    return CorrectionsRequest(*_sizes_and_tags(series), *about)
+
+
+def _sizes_and_tags(series):
+    """Numbers of states of units, and what their masks depend on."""
+    sizes = [message.masked.shape[1] for message in series.values()]
+    return np.array(sizes), np.stack([message.tag for message in series.values()])
 
 
 def opened_sums(series, products, corrections, requested):
@@ -174,15 +169,9 @@ _WITHOUT_ROWS = {
     "n_rounds": 1,
 }
 _MADE_WHEN_ASKED = (  # by a learner, and kept here
-    "links_",
-    "correlations_",
-    "transition_",
-    "process_cov_",
-    "input_",
-    "lag_transitions_",
-    "lag_inputs_",
+    "links_", "correlations_", "transition_", "process_cov_", "input_", "lag_transitions_", "lag_inputs_",
     "input_at_once_",
-)
+)  # fmt: skip
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
