@@ -378,10 +378,8 @@ class _Sums(NamedTuple):
         length = max(_PIECE // d, 1)
         level = np.zeros(d) if level is None else level
         centred, ones, n_rows = np.tile(level, (length, 1)), np.ones(length), 0
-        as_is = (
-            products is not None
-            and (np.abs(level) * TUNING.augmenter_rounding < np.sqrt(np.diag(products) / len(Y))).all()
-        )
+        usual = 0.0 if products is None else np.sqrt(np.diag(products) / len(Y))
+        as_is = (np.abs(level) * TUNING.augmenter_rounding < usual).all()
         for start, stop in episodes(starts, len(Y)):
             for first in range(start, stop - 1, length):
                 last = min(first + length, stop - 1)

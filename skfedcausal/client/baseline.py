@@ -371,14 +371,11 @@ def _modes(wanted, record, name, columns):
     labels, counts = np.unique(came, return_counts=True)
     if len(labels) > len(came) // (2 * TUNING.baseline_fewest_in_mode):
         raise ValueError(f"`mode` has {len(labels)} labels in {len(came)} rows of {name}: it is no mode.")
-    rare = [
-        label for label, count in zip(labels.tolist(), counts, strict=True) if count < TUNING.baseline_fewest_in_mode
-    ]
+    rare = labels[counts < TUNING.baseline_fewest_in_mode].tolist()
     if rare:
         raise ValueError(
             f"Mode(s) {listed(rare)} of {name} have fewer than {TUNING.baseline_fewest_in_mode} rows, too few to learn "
-            "a level from. "
-            "Join them with another mode, or leave those rows out."
+            "a level from. Join them with another mode, or leave those rows out."
         )
     return Modes(where, tuple(labels.tolist()), name)
 

@@ -5,7 +5,7 @@ Filter and smoother from a start of the user's choice go through statsmodels.
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,14 +16,12 @@ from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerM
 from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
 from ..given import Lengths
+from ..message.states import StateMessage
 from ..parameters import Checked
 from ..statespace.episodes import episodes
 from ..statespace.matrices import are_covariances
 from ..versioned import Versioned
 from .records import as_inputs, check_inputs_fit, in_use, warn_inputs_ignored
-
-if TYPE_CHECKING:
-    from ..message.states import StateMessage
 
 
 @cache
@@ -158,7 +156,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, C
         [2.0, 2.5, 3.0]
         """
         read = self._read(X, inputs, lengths)
-        run = read.model.own_run(read.Y, read.model.exogenous(read.U, read.starts), read.starts, smooth=True)
+        run = own_run(read.model, read.Y, read.model.exogenous(read.U, read.starts), read.starts, smooth=True)
         return (run.smoothed, run.covariances) if return_cov else run.smoothed
 
     def predict(self, X: ArrayLike, *, inputs: ArrayLike | None = None, lengths: Lengths = None) -> np.ndarray:
@@ -247,7 +245,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, C
         lengths: Lengths = None,
         const: bool = False,
         local_model: bool = False,
-    ) -> "StateMessage":
+    ) -> StateMessage:
         """Sufficient statistic of the measurements for the unit's states.
 
         Parameters
@@ -289,9 +287,7 @@ def own_run(model, Y, exogenous=None, starts=(0,), *, smooth=False):
     from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother  # slow to import, and most units need none
 
     n, p = len(Y), model.n_states
-    run = OwnRun(
-        np.zeros((n, p)), np.zeros((n, p)), np.zeros((n, p)), np.zeros((n if smooth else 0, p, p)), np.zeros(n)
-    )
+    run = OwnRun(*np.zeros((3, n, p)), np.zeros((n if smooth else 0, p, p)), np.zeros(n))
     R = np.diag(model.R) if model.R.ndim == 1 else model.R
     for start, stop in episodes(starts, n):
         rows = slice(start, stop)

@@ -352,9 +352,8 @@ def _driven_dynamics(inputs, lagged, state, weights, floor, B=None):
     M = np.block([[state, same], [same.T, inputs.covariance]])
     if B is None:
         cross = np.hstack([lagged, weights.T @ inputs.previous])
-        A, scaled = np.split(
-            cross @ np.linalg.pinv(M, rcond=TUNING.identification_regular, hermitian=True), [p], axis=1
-        )
+        inverse = np.linalg.pinv(M, rcond=TUNING.identification_regular, hermitian=True)
+        A, scaled = np.split(cross @ inverse, [p], axis=1)
     else:
         scaled = B * inputs.scale
         A = np.linalg.solve(state, (lagged - scaled @ same.T).T).T

@@ -147,7 +147,7 @@ class UnitModel:
         if self.gain is not None:
             return filtered_with(self.gain, self.A, self.C, Y - self.mean, exogenous, starts)
         if self.initial is not None:
-            return self.own_run(Y, exogenous, starts).filtered
+            return own_run(self, Y, exogenous, starts).filtered
         states = self._complete_states(Y, exogenous, starts)
         if states is not None:
             return states
@@ -169,13 +169,9 @@ class UnitModel:
     def predict(self, Y, U=None, starts=(0,)):
         """States predicted one step ahead, shape (n_samples, n_states)."""
         if self.initial is not None:
-            return self.own_run(Y, self.exogenous(U, starts), starts).predicted
+            return own_run(self, Y, self.exogenous(U, starts), starts).predicted
         H = self.filter(Y, U, starts)
         return predicted_states(self.A, H, exogenous=self.exogenous(U, starts), starts=starts)
-
-    def own_run(self, Y, exogenous=None, starts=(0,), *, smooth=False):
-        """The unit's own filter from its initial state, and smoother."""
-        return own_run(self, Y, exogenous, starts, smooth=smooth)
 
     def measurements(self, states):
         """Expected measurements of given states, shape (n_samples, n_sensors)."""
@@ -185,7 +181,7 @@ class UnitModel:
         """Log-density of each row given the past, shape (n_samples,)."""
         exogenous = self.exogenous(U, starts)
         if self.initial is not None:
-            return self.own_run(Y, exogenous, starts).log_density
+            return own_run(self, Y, exogenous, starts).log_density
         info = self.information(Y, with_const=True)
         if not info.is_constant:
             run = filter_missing(self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts)
@@ -385,8 +381,8 @@ class UnitClient(UnitFilter):
         -------
         StateMessage
         """
-        wishes = {"inputs": inputs, "const": const, "local_model": local_model}
-        return self.message_model.message(in_use(self, Y), starts, **wishes)
+        model = self.message_model
+        return model.message(in_use(self, Y), starts, inputs=inputs, const=const, local_model=local_model)
 
     _moved = {
         "residuals": "Y - client.predict(Y)",

@@ -3,14 +3,12 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from ..message.packet import Packet
 from ..message.schema import KINDS
 from ..message.states import MOST_SUMS, n_named
 from .tuning import TUNING
-
-if TYPE_CHECKING:
-    from ..message.packet import Packet
 
 ANY = "*"
 _FIT = ("fit", "rows", "sensors", "reply", "ask law", "verdict", "close")  # the last two only tell the site
@@ -246,7 +244,7 @@ class SitePolicy:
         names = ("fit", *self.operations)
         return frozenset(op for name in names for op in (name, *OPERATIONS.get(name, ())))
 
-    def narrowed(self, packet: "Packet") -> "Packet":
+    def narrowed(self, packet: Packet) -> Packet:
         """A question as the unit gets to see it: without offers of more rounds than are allowed.
 
         Parameters
@@ -284,7 +282,7 @@ class SitePolicy:
 
     # -- at the door -----------------------------------------------------------------------------
 
-    def check_run(self, site: str, packet: "Packet", run: str, first: str | None) -> None:
+    def check_run(self, site: str, packet: Packet, run: str, first: str | None) -> None:
         """Refuse a question of a run that is not to be answered.
 
         Parameters
@@ -304,7 +302,7 @@ class SitePolicy:
         if packet.op in KINDS and not (named or (not self.runs and first in (None, run))):
             self._refuse(site, "runs", packet.op)
 
-    def check_question(self, site: str, packet: "Packet", answered: Answered) -> None:
+    def check_question(self, site: str, packet: Packet, answered: Answered) -> None:
         """Refuse a question that is not to be answered.
 
         Parameters
@@ -339,9 +337,7 @@ class SitePolicy:
         if (_is_round(op) and rounds >= self.rounds) or replies >= self.rounds:
             self._refuse(site, "rounds", op)
 
-    def check_answer(
-        self, site: str, question: "Packet", answer: "Packet", answered: Answered, n_sensors: int = 0
-    ) -> None:
+    def check_answer(self, site: str, question: Packet, answer: Packet, answered: Answered, n_sensors: int = 0) -> None:
         """Refuse to send an answer that is about too much, or about too few rows.
 
         Parameters

@@ -4,7 +4,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,7 @@ from ...message.secure import (
     ProductsRequest,
     SecureSumsRequest,
 )
+from ...message.states import StateMessage
 from ...parameters import configured, place_of
 from ...server.estimation.standardised import StandardisedPlant
 from ...server.likelihood import LikelihoodServer
@@ -32,9 +33,6 @@ from ...statespace.ring import Sums, fraction_bits, from_ring
 from ..protocol import opened_products
 from ..series import are_answered, rows_of_segments
 from .record import RecordSums, news_that_follows, open_sums, withheld
-
-if TYPE_CHECKING:
-    from ...message.states import StateMessage
 
 _ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
 
@@ -299,7 +297,7 @@ class SecureSumsServer(ServerLearner):
         starts = (0, *accumulate(requested.lengths[:-1]))
         self._learn(learner, RecordSums(informations, starts, sum(requested.lengths), sums, graded))
 
-    def fit(self, messages: "Mapping[str, StateMessage]") -> Self:
+    def fit(self, messages: Mapping[str, StateMessage]) -> Self:
         """Learn the plant from open messages, from the same sums but for rounding.
 
         Parameters
