@@ -107,8 +107,8 @@ def _warn_useless(mechanism, name, Y, plan):
         promise = f"mu {plan.charge.mu:.2g}" if epsilon is None else f"epsilon {epsilon:.2g}"
         warn(
             f"The noise on unit {name!r} is {ratio:.2g} times its strongest signal: a link that shows as a correlation "
-            f"of {TUNING.errors_correlation} needs about {needed:.1g} time steps, the record has {len(Y)}. At {promise} "
-            "no link of that size can be told from noise; "
+            f"of {TUNING.errors_correlation} needs about {needed:.1g} time steps, the record has {len(Y)}. At "
+            f"{promise} no link of that size can be told from noise; "
             f"{_smallest_useful(plan.charge, mechanism.delta, ratio, len(Y))}. Use more, a smaller event_radius or a "
             "longer record.",
             UtilityWarning,
