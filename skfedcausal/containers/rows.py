@@ -168,7 +168,7 @@ def _remedy(times):
     return _ZONED if kind == "hour" and getattr(times, "tz", None) is not None else _REMEDIES[kind]
 
 
-def check_multiple(index, lengths):
+def check_times(index, lengths):
     """Refuse episodes that run backwards and warn of times or numbers that repeat or go back inside one."""
     if ticks(index) is None or is_numbering(index):
         return
