@@ -24,7 +24,7 @@ from ..versioned import Versioned
 from .records import as_inputs, check_inputs_fit, in_use, warn_inputs_ignored
 
 
-@cache
+@cast(Any, cache)
 def quick_names(cls):
     """Names of the parameters of a class that every unit has an object of: looked up once, not in every clone."""
     return cast(Any, BaseEstimator._get_param_names).__func__(cls)
@@ -43,7 +43,7 @@ class CheckedRecord(NamedTuple):
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, Checked):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
-    _get_param_names = classmethod(quick_names)
+    _get_param_names: Any = classmethod(quick_names)
     baseline_: Any = None  # of a client that takes one off
     mean_: np.ndarray
     _active: np.ndarray
@@ -287,7 +287,8 @@ def own_run(model, Y, exogenous=None, starts=(0,), *, smooth=False):
     from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother  # slow to import, and most units need none
 
     n, p = len(Y), model.n_states
-    run = OwnRun(*np.zeros((3, n, p)), np.zeros((n if smooth else 0, p, p)), np.zeros(n))
+    filtered, predicted, smoothed = np.zeros((3, n, p))
+    run = OwnRun(filtered, predicted, smoothed, np.zeros((n if smooth else 0, p, p)), np.zeros(n))
     R = np.diag(model.R) if model.R.ndim == 1 else model.R
     for start, stop in episodes(starts, n):
         rows = slice(start, stop)

@@ -119,10 +119,11 @@ class UnitModel:
         elif const and self.residual_model is not None:
             info = replace(info, const=self.residual_model.const(Y, inputs, starts, info.const))
         local_model = local_model or not info.determines_states  # the server needs a start
-        own = (self.A, self.Q) if local_model else (None, None)
-        beside = {"unpredicted": self.unpredicted_states() if info.is_constant else None, "alone": alone or None}
-        lengths = episode_lengths(starts, len(Y))
-        message = StateMessage(info.z, info.patterns, info.index, lengths, info.const, *own, **beside)
+        A, Q = (self.A, self.Q) if local_model else (None, None)
+        lengths, left = episode_lengths(starts, len(Y)), self.unpredicted_states() if info.is_constant else None
+        message = StateMessage(
+            info.z, info.patterns, info.index, lengths, info.const, A, Q, unpredicted=left, alone=alone or None
+        )
         return message.with_inputs(inputs, self.B)
 
     def exogenous(self, U, starts):

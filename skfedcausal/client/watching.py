@@ -216,7 +216,7 @@ def next_message(name, state, monitored, number, *, flags=False):
     measured = Y = baseline.in_known_modes(Y) if getattr(baseline, "known", ()) else Y
     Y, row = answers.off_baseline(state["client"], measured, batch.index, batch.starts, place.row)
     if flags:
-        before = Y[:0] if place.known is None else place.known
+        before: Any = Y[:0] if place.known is None else place.known
         joined, starts = np.concatenate([before, Y]), (start + len(before) for start in batch.starts if start > 0)
         message = FlagMessage(answers.flags_of(state, joined, (0, *starts))[len(before) :])
         known = joined[-TUNING.watching_remembered :]  # rows that the filter goes on from

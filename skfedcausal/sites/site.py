@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -144,7 +145,12 @@ class SiteSettings:
                 if self.privacy is None and "tags" in state and len(state["verdict"].rows):
                     self._write_tags(list(_blamed(columns, state, worker.monitored)))
 
-        settings = {"max_bytes": self.max_bytes, "max_frame": self.max_frame, "noise": noise, "n_sensors": n_sensors}
+        settings: dict[str, Any] = {
+            "max_bytes": self.max_bytes,
+            "max_frame": self.max_frame,
+            "noise": noise,
+            "n_sensors": n_sensors,
+        }
         if self.privacy is not None:
             settings["account"] = lambda: account_lines(self.home)[-1]
         elif self.secure_sums is not None:

@@ -77,12 +77,11 @@ def others_of(series, sums):
 
 def corrections_request(series, sums, digests):
     """Request to the dealer about the units that are left; `digests` are those of what each was asked to multiply."""
-    asked = np.stack([digests[name] for name in series])
-    about = sums.lengths, tuple(series), sums.lags, asked, sums.graded or None
-    return CorrectionsRequest(*_sizes_and_tags(series), *about)
+    asked, graded = np.stack([digests[name] for name in series]), sums.graded or None
+    return CorrectionsRequest(*_sizes_and_tags(series), sums.lengths, tuple(series), sums.lags, asked, graded)
 
 
-def _sizes_and_tags(series):
+def _sizes_and_tags(series) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of states of units, and what their masks depend on."""
     sizes = [message.masked.shape[1] for message in series.values()]
     return np.array(sizes), np.stack([message.tag for message in series.values()])
