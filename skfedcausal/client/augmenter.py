@@ -25,7 +25,6 @@ from ..parameters import Checked
 from ..statespace.episodes import episodes, inner_rows, lagged_rows, symmetric
 from ..versioned import Versioned
 from .filtering import quick_names
-from .tuning import TUNING
 
 
 class Augmenter(RegressorMixin, Versioned, Checked):

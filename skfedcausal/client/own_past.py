@@ -42,7 +42,7 @@ class OwnPast:
 
     @classmethod
     def of(cls, x, n_lags, starts, scales):
-        """Of a complete scaled record x (n_samples, n_columns), `n_lags` at most; `scales` are the last three fields."""
+        """Of a complete scaled record x (n_samples, n_columns), `n_lags` at most; `scales`: the last three fields."""
         n_lags = min(TUNING.own_past_most_lags, n_lags)
         at = np.concatenate([np.arange(start + n_lags, stop) for start, stop in episodes(starts, len(x))])
         products = np.zeros(((n_lags + 1) * x.shape[1],) * 2)

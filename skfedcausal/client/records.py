@@ -155,21 +155,11 @@ def warn_of_damage(Y, starts, name, labels):
 
 def _repeating(Y):
     """Columns with a repeated extreme value, with a long run of one value, or that begin like another."""
-    low, high = np.full((2, Y.shape[1], 1), np.nan)
-    counts, run = np.zeros((2, Y.shape[1])), np.zeros(Y.shape[1], dtype=bool)
-    for first in range(0, len(Y), TUNING.records_head):
-        # along columns all this takes several times as long
-        piece = np.ascontiguousarray(Y[first : first + TUNING.records_head].T)
-        for count, ends, extreme in zip(counts, (low, high), (np.fmin, np.fmax), strict=True):
-            found = extreme.reduce(piece, axis=1, keepdims=True)
-            new = extreme(ends, found)
-            there = np.flatnonzero(piece == new) // piece.shape[1]  # few: a count along rows takes twice as long
-            count[:] = np.where(new[:, 0] == ends[:, 0], count, 0) + np.bincount(there, minlength=len(piece))
-            ends[:] = new
-        stop = first + TUNING.records_head + TUNING.records_long_run
-        probes = Y[first : stop : TUNING.records_long_run]  # a run holds two of them
-        run |= (probes[1:] == probes[:-1]).any(axis=0)
-    return (counts >= TUNING.records_often).any(axis=0) | run | _alike(Y[: TUNING.records_probes])
+    series = np.ascontiguousarray(Y.T)  # along columns all this takes several times as long
+    ends = [extreme.reduce(series, axis=1, keepdims=True) for extreme in (np.fmin, np.fmax)]
+    often = np.any([np.count_nonzero(series == end, axis=1) >= TUNING.records_often for end in ends], axis=0)
+    probes = Y[:: TUNING.records_long_run]  # a run holds two of them
+    return often | (probes[1:] == probes[:-1]).any(axis=0) | _alike(Y[: TUNING.records_probes])
 
 
 def _alike(Y):
@@ -270,7 +260,7 @@ class Silence:
     @classmethod
     def learn(cls, Y, starts):
         """What a unit's record shows; None where fewer than two columns move."""
-        moving = _moving_columns(Y)
+        moving = np.flatnonzero(~constant_columns(Y))
         if len(moving) < 2:
             return None
         head = Y[: TUNING.records_head, moving]
@@ -300,18 +290,6 @@ class Silence:
 def _moves(now, then):
     """Whether a value is another one than that before it, both missing aside."""
     return now != then and (now == now or then == then)
-
-
-def _moving_columns(Y):
-    """Columns with two values at least, in their order."""
-    moving, rest = np.zeros(Y.shape[1], dtype=bool), np.arange(Y.shape[1])
-    for part in (Y[: TUNING.records_head], Y):
-        rows = np.ascontiguousarray(part[:, rest].T)
-        moving[rest] = np.fmax.reduce(rows, axis=1) > np.fmin.reduce(rows, axis=1)  # not where nothing was seen
-        rest = np.flatnonzero(~moving)
-        if not len(rest):
-            break
-    return np.flatnonzero(moving)
 
 
 def _warn_of_silence(name, first, silent, count, where):

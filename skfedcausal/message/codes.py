@@ -26,7 +26,6 @@ _FEW = 64  # numbers that a set counts faster
 _CHUNK = 2**13  # numbers whose bytes stay in the first-level cache
 _GOLDEN = (5**0.5 - 1) / 2
 _SMALLEST = np.finfo(float).tiny
-_PIECE = 1 << 15  # numbers that stay in the second-level cache
 
 
 # --- exactly -----------------------------------------------------------------------------------------------
@@ -133,34 +132,20 @@ def _is_shorter(n, leading):
 
 def stepped(series):
     """A series in four bits a number and what gives back its numbers, shape (n_columns,)."""
-    series = np.ascontiguousarray(series, dtype=float)
-    n_samples, p = series.shape
-    pieces, rows = _pieces(n_samples, p)
-    unit, level, step = _unit_level_step(series, pieces, rows)
-    size, centre, inverse = (np.tile(x, rows) for x in (unit, level, 1.0 / np.where(step > 0, step, 1.0)))
-    codes = np.zeros(n_samples * p + n_samples * p % 2, dtype=np.uint8)
-    beyond = [np.zeros(0, dtype=np.int64)]
-    excess, n_counted = np.zeros(p), 0
-    flat = series.reshape(-1)
-    for own in pieces:
-        scaled = flat[own] / size[: own.stop - own.start]
-        counted = np.abs(scaled).reshape(-1, p) @ np.ones(p) > 0.0
-        scaled -= centre[: len(scaled)]
-        scaled *= inverse[: len(scaled)]
-        scaled += np.repeat(_parts_of(n_samples)[own.start // p : own.stop // p], p)
-        whole = np.rint(scaled)
-        scaled -= whole
-        excess += counted @ scaled.reshape(-1, p)
-        n_counted += int(np.count_nonzero(counted))
-        if max(whole.max(), -whole.min()) >= TUNING.codes_middle:
-            outside = np.abs(whole) >= TUNING.codes_middle
-            beyond.append(whole[outside].astype(np.int64))
-            whole[outside] = -TUNING.codes_middle
-        whole += TUNING.codes_middle
-        codes[own] = whole
-    if n_counted:
-        level = level + excess / n_counted * step
-    return codes[::2] | codes[1::2] << 4, np.concatenate(beyond), level * unit, step * unit
+    columns = np.ascontiguousarray(series.T, dtype=float)  # along rows all this takes several times as long
+    unit = np.maximum(np.abs(columns).mean(axis=1), _SMALLEST)
+    scaled = columns / unit[:, None]
+    level, step, counted = scaled.mean(axis=1), scaled.std(axis=1) / STEPS, scaled.any(axis=0)
+    scaled = (scaled - level[:, None]) / np.where(step > 0, step, 1.0)[:, None] + _parts_of(len(series))
+    whole = np.rint(scaled).T
+    if counted.any():
+        level = level + (scaled - whole.T)[:, counted].mean(axis=1) * step
+    outside = np.abs(whole) >= TUNING.codes_middle
+    beyond = whole[outside].astype(np.int64)
+    whole[outside] = -TUNING.codes_middle
+    codes = (whole + TUNING.codes_middle).astype(np.uint8).reshape(-1)
+    codes = np.append(codes, np.zeros(len(codes) % 2, dtype=np.uint8))
+    return codes[::2] | codes[1::2] << 4, beyond, level * unit, step * unit
 
 
 def unstepped(codes, beyond, level, step, n_samples):
@@ -174,47 +159,13 @@ def unstepped(codes, beyond, level, step, n_samples):
         raise ValueError("has bits behind its end")
     if size - np.count_nonzero(each) != len(beyond) or (np.abs(beyond) < TUNING.codes_middle).any():
         raise ValueError("does not go with the numbers beyond it")
-    series = each - np.repeat(_parts_of(n_samples), p)
-    series -= TUNING.codes_middle
-    series *= np.tile(step, n_samples)
-    series += np.tile(level, n_samples)
-    at = np.flatnonzero(each == 0)
-    row, column = np.divmod(at, p)
-    series[at] = (beyond - _parts_of(n_samples)[row]) * step[column] + level[column]
-    return series.reshape(n_samples, p)
-
-
-def _pieces(n_samples, p):
-    """Pieces of a series of p columns, row by row in one line, that fit into the cache, and their rows."""
-    rows = max(min(_PIECE // p, n_samples), 1)
-    length, size = rows * p, n_samples * p
-    return [slice(first, min(first + length, size)) for first in range(0, size, length)], rows
-
-
-def _unit_level_step(series, pieces, rows):
-    """Size of each column, and in units of it, which keep squares numbers, its mean and its step."""
-    (n_samples, p), flat = series.shape, series.reshape(-1)
-    sums, sizes, squares = np.zeros((3, p))
-    ones = np.ones(n_samples)
-    for own in pieces:
-        piece = flat[own].reshape(-1, p)
-        sums += ones[: len(piece)] @ piece
-        sizes += ones[: len(piece)] @ np.abs(piece)
-    unit = np.maximum(sizes / n_samples, _SMALLEST)
-    level = sums / n_samples / unit
-    size, centre = np.tile(unit, rows), np.tile(level, rows)
-    for own in pieces:
-        scaled = flat[own] / size[: own.stop - own.start]
-        scaled -= centre[: len(scaled)]
-        scaled *= scaled
-        squares += ones[: len(scaled) // p] @ scaled.reshape(-1, p)
-    return unit, level, np.sqrt(squares / n_samples) / STEPS
+    whole = each.astype(float) - TUNING.codes_middle
+    whole[each == 0] = beyond
+    return (whole.reshape(n_samples, p) - _parts_of(n_samples)[:, None]) * step + level
 
 
 @lru_cache(maxsize=1)  # units of a plant have the same rows
 def _parts_of(n_samples):
     """Fractional parts of multiples of the golden ratio, about zero."""
     parts = np.arange(n_samples) * _GOLDEN
-    parts -= np.floor(parts)
-    parts -= 0.5
-    return parts
+    return parts - np.floor(parts) - 0.5

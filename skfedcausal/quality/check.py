@@ -226,7 +226,6 @@ def _facts(series, breaks):
     """The facts about a series."""
     tag = Tag(series, breaks)
     fills, limits = [(value, share, tag.rows[tag.values == value]) for value, share in filled(tag)], at_limit(tag)
-    tag.let_order_go()
     held = [(tag.rows[a], tag.rows[b - 1] + 1) for a, b in frozen(tag)]
     if tag.kind == "constant" and not _is_round(tag.values[0]):
         held = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
