@@ -75,14 +75,10 @@ class Modes:
 
     def columns(self, record):
         """Which mode it is, and was in each of the rows before."""
-        now, n = self.of(record), len(record.rows)
-        columns = np.empty((n, TUNING.baseline_settle + 1, len(self.labels) - 1))
-        for lag in range(TUNING.baseline_settle + 1):
-            then = np.arange(n) - lag
-            for start, stop in episodes(record.starts, n):
-                then[start:stop] = np.maximum(then[start:stop], start)
-            columns[:, lag] = now[then][:, None] == np.arange(1, len(self.labels))
-        return columns.reshape(n, (TUNING.baseline_settle + 1) * (len(self.labels) - 1))
+        now, rows = self.of(record), np.arange(len(record.rows))
+        begun = np.array(record.starts)[np.searchsorted(record.starts, rows, side="right") - 1]
+        lagged = [now[np.maximum(rows - lag, begun)] for lag in range(TUNING.baseline_settle + 1)]
+        return np.hstack([then[:, None] == np.arange(1, len(self.labels)) for then in lagged]).astype(float)
 
 
 @dataclass(frozen=True)

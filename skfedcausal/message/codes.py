@@ -23,7 +23,6 @@ MOST = 64  # values in a table
 STEPS = 2  # in a standard deviation
 
 _FEW = 64  # numbers that a set counts faster
-_CHUNK = 2**13  # numbers whose bytes stay in the first-level cache
 _GOLDEN = (5**0.5 - 1) / 2
 _SMALLEST = np.finfo(float).tiny
 
@@ -47,8 +46,7 @@ def n_leading(array):
         data = array.astype(_little_endian(dtype), copy=False).tobytes()
         used = len(set(data[dtype.itemsize - 1 :: dtype.itemsize]))
     else:
-        first = _bytes_of(array)[:, -1]
-        used = int(np.count_nonzero(np.bincount(first))) if n <= _CHUNK else len(_occurring(first))
+        used = len(_occurring(_bytes_of(array)[:, -1]))
     return used if _is_shorter(n, used) else 0
 
 
@@ -114,13 +112,7 @@ def _little_endian(dtype):
 
 def _occurring(values):
     """The bytes that occur, in order."""
-    known = b""
-    for start in range(0, len(values), _CHUNK):
-        new = values[start : start + _CHUNK].tobytes().translate(None, known)
-        while new:
-            known += new[:1]
-            new = new.translate(None, new[:1])
-    return np.array(sorted(known), dtype=np.uint8)
+    return np.flatnonzero(np.bincount(values)).astype(np.uint8)
 
 
 def _is_shorter(n, leading):

@@ -65,13 +65,6 @@ def test_there_is_no_other_code_of_an_array(name):
         decoded(memoryview(array.tobytes()), dtype, array.size, 0)
 
 
-def test_a_large_array_is_counted_in_pieces(monkeypatch):
-    whole = n_leading(ARRAYS["wide"]), n_leading(ARRAYS["normal"])
-    monkeypatch.setattr(codes, "_CHUNK", 7)
-    assert (n_leading(ARRAYS["wide"]), n_leading(ARRAYS["normal"])) == whole
-    assert_array_equal(decoded(memoryview(code_of(ARRAYS["normal"])[0]), "<f8", 5000, whole[1]), ARRAYS["normal"])
-
-
 # --- by definition -----------------------------------------------------------------------------------------
 
 
