@@ -12,15 +12,8 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
 from ...callers import warn
+from ...message import secure
 from ...message.requests import Ask
-from ...message.secure import (
-    CorrectionsRequest,
-    MaskCorrections,
-    MaskedProducts,
-    MaskedSeries,
-    ProductsRequest,
-    SecureSumsRequest,
-)
 from ...message.states import StateMessage
 from ...parameters import configured, place_of
 from ...server.estimation.standardised import StandardisedPlant
@@ -71,14 +64,14 @@ def others_of(series, sums):
         if not others:
             raise ValueError(f"Sums of products need two units; there is only {name!r}.")
         masked = np.concatenate([message.masked[: sums.n_rows] for message in others.values()], axis=1)
-        requests[name] = ProductsRequest(masked, *_sizes_and_tags(others), tuple(others))
+        requests[name] = secure.ProductsRequest(masked, *_sizes_and_tags(others), tuple(others))
     return requests
 
 
 def corrections_request(series, sums, digests):
     """Request to the dealer about the units that are left; `digests` are those of what each was asked to multiply."""
     asked, graded = np.stack([digests[name] for name in series]), sums.graded or None
-    return CorrectionsRequest(*_sizes_and_tags(series), sums.lengths, tuple(series), sums.lags, asked, graded)
+    return secure.CorrectionsRequest(*_sizes_and_tags(series), sums.lengths, tuple(series), sums.lags, asked, graded)
 
 
 def _sizes_and_tags(series) -> tuple[np.ndarray, np.ndarray]:
@@ -280,17 +273,19 @@ class SecureSumsServer(ServerLearner):
         if inputs:
             raise ValueError(f"{type(self).__name__} learns plants without inputs; use a LikelihoodServer.")
         lags = self.n_lags + 1
-        series = dict((yield Ask(dict.fromkeys(names, SecureSumsRequest(lags, graded=True)), MaskedSeries)))
+        series = dict(
+            (yield Ask(dict.fromkeys(names, secure.SecureSumsRequest(lags, graded=True)), secure.MaskedSeries))
+        )
         requested = requested_sums(series, lags)
         requests = others_of(series, requested)
         digests = {name: request.digest for name, request in requests.items()}
-        products = dict((yield Ask(requests, MaskedProducts)))
+        products = dict((yield Ask(requests, secure.MaskedProducts)))
         check_products(series, products, requested)
         left = {name: series[name] for name in series if name in products}
         if len(left) < 2:
             raise ValueError(f"Sums of products need two units; there is {list(left) or 'none'} left.")
         masks = {self.dealer: corrections_request(left, requested, digests)}
-        (corrections,) = (yield Ask(masks, MaskCorrections, needed=len(names))).values()
+        (corrections,) = (yield Ask(masks, secure.MaskCorrections, needed=len(names))).values()
         sums, graded = opened_sums(series, products, corrections.corrections, requested)
         informations = {name: message.information for name, message in left.items()}
         starts = (0, *accumulate(requested.lengths[:-1]))
