@@ -307,16 +307,13 @@ def _filled(part, there):
         if not len(at):
             column[:] = 0.0
             continue
-        total, n = np.append(0.0, np.cumsum(column[at])), np.arange(len(at) + 1)
+        sides = column[at], column[at][::-1]
+        means = [pd.Series(cells).rolling(TUNING.baseline_shortest_cut, 1).mean().to_numpy() for cells in sides]
         behind = np.searchsorted(at, missing)  # places of the first cells behind, and of those before
-        first = np.maximum(behind - TUNING.baseline_shortest_cut, 0)
-        last = np.minimum(behind + TUNING.baseline_shortest_cut, len(at))
-        before = (total[behind] - total[first]) / np.maximum(n[behind] - n[first], 1)
-        after = (total[last] - total[behind]) / np.maximum(n[last] - n[behind], 1)
-        left, right = at[np.maximum(behind - 1, 0)], at[np.minimum(behind, len(at) - 1)]
-        share = np.clip((missing - left) / np.maximum(right - left, 1), 0, 1)
+        left, right = np.maximum(behind - 1, 0), np.minimum(behind, len(at) - 1)
+        share = np.clip((missing - at[left]) / np.maximum(at[right] - at[left], 1), 0, 1)
         share = np.where(behind == 0, 1.0, np.where(behind == len(at), 0.0, share))
-        column[missing] = (1 - share) * before + share * after
+        column[missing] = (1 - share) * means[0][left] + share * means[1][::-1][right]
     return part
 
 

@@ -100,3 +100,4 @@ class HasBaseline(Grouped):
     """Mixin of who takes a :class:`Baseline`, with its options as attributes."""
 
     center: bool
+    profile: Any

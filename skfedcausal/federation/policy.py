@@ -416,19 +416,7 @@ class WorstCase:
         """
         known = f"{self.rank} of {self.n_sensors} projections of every row"
         if self.numbers != 0:
-            count = "any number of" if self.numbers is None else self.numbers
-            known += (
-                f" and {count} numbers on how inputs follow measurements, which as many values of rows may follow from"
-            )
+            known += _TABLES["known"]["numbers"].format("any number of" if self.numbers is None else self.numbers)
         if self.sums:
-            known += f" and, of each sensor, {self.sums} sums of ten rows or more of what they leave"
-        if self.exact:
-            return (
-                f"{known}: EXACT. Whoever holds the key and knows {self.n_sensors + 1} rows from elsewhere can compute "
-                "every other row of the record to rounding; without them, all of it up to a mixing of the sensors."
-            )
-        return (
-            f"{known}. The rest of a row cannot be computed, but it can be guessed: with the sensors' loadings known, "
-            "between 19 and 98 % of a sensor's variance (8 sensors, 2 states); with loadings unknown and 10 rows "
-            "known from elsewhere, a median of 75 % of the variance of the other rows, with 50 rows 82 %."
-        )
+            known += _TABLES["known"]["sums"].format(self.sums)
+        return known + _TABLES["known"]["exact" if self.exact else "guessed"].format(self.n_sensors + 1)

@@ -96,6 +96,5 @@ def _loss(spent):
 
 
 def _shown(value):
-    if isinstance(value, Mapping):
-        return ", ".join(f"{v:.4g} ({k})" for k, v in value.items())
-    return f"{value:.4g}"
+    by_unit = isinstance(value, Mapping)
+    return ", ".join(f"{v:.4g} ({k})" for k, v in value.items()) if by_unit else f"{value:.4g}"
