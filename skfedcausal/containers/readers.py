@@ -157,9 +157,6 @@ def read_units(X, layout, how):
         known = [None] * len(names)
     else:
         names, tables = layout.names, _tables_in_order(X, layout.names, "X")
-        if _are_as_learned(tables, layout, how.min_samples):
-            clocks = [(f"unit {name!r}", len(Y), None) for name, Y in zip(names, tables, strict=True)]
-            return layout, [(Y, None) for Y in tables], clocks
         owned = map(layout.unit_columns, range(layout.n_units))
         known = [[layout.columns[position] for position in unit] for unit in owned]
     checks = {"input_name": "X", "ensure_min_samples": how.min_samples, "estimator": how.estimator}
@@ -173,19 +170,10 @@ def read_units(X, layout, how):
         if how.estimator is not None:
             _set_features(how.estimator, layout)
     arrays = []
-    for unit, block in enumerate(blocks):
+    for unit, (block, *kinds) in enumerate(zip(blocks, layout.output_positions, layout.input_positions, strict=True)):
         place = layout.unit_columns(unit).index
-        kinds = layout.output_positions[unit], layout.input_positions[unit]
         arrays.append(_outputs_and_inputs(block.values, *(list(map(place, positions)) for positions in kinds)))
     return layout, arrays, [block.clock for block in blocks]
-
-
-def _are_as_learned(tables, layout, min_samples):
-    """Whether units came as plain arrays of their outputs, in order, and nothing is left to be done."""
-    return not any(layout.input_positions) and all(
-        is_fine(Y, min_samples, 1) and Y.shape[1] == len(columns) and list(columns) == sorted(columns)
-        for Y, columns in zip(tables, layout.output_positions, strict=True)
-    )
 
 
 def _set_features(estimator, layout):

@@ -13,7 +13,7 @@ variance, and its effect on the coefficients is that of so much more residual. T
 as it is, over the rows that are not all zero, as the first of an episode are.
 """
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def n_leading(array):
     if dtype.kind != "f" or dtype.itemsize < 4:
         return 0
     if n <= _FEW:
-        data = array.astype(_little_endian(dtype), copy=False).tobytes()
+        data = array.astype(dtype.newbyteorder("<"), copy=False).tobytes()
         used = len(set(data[dtype.itemsize - 1 :: dtype.itemsize]))
     else:
         used = len(_occurring(_bytes_of(array)[:, -1]))
@@ -101,13 +101,8 @@ def decoded(data, dtype, n, leading):
 
 def _bytes_of(array):
     """Bytes of each number, the leading one last, shape (n, itemsize)."""
-    array = np.asarray(array, dtype=_little_endian(array.dtype), order="C")
+    array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
     return array.reshape(-1, 1).view(np.uint8)
-
-
-@cache
-def _little_endian(dtype):
-    return dtype.newbyteorder("<")
 
 
 def _occurring(values):
