@@ -212,7 +212,13 @@ def check_identifiable(Y, n_states, starts, name):
 def repeated_rows(Y, starts=(0,), before=None, columns=None):
     """How many rows back each row has been the same, shape (n_samples,)."""
     columns = range(Y.shape[1]) if columns is None else columns
-    same = _same_as_before(Y, columns)
+    same = np.zeros(len(Y), dtype=bool)
+    if len(columns) and len(Y):
+        first = np.ascontiguousarray(Y[:, columns[0]])  # most rows are seen to move by one pass over one column
+        rows = 1 + np.flatnonzero((first[1:] == first[:-1]) | (np.isnan(first[1:]) & np.isnan(first[:-1])))
+        now, then = Y[np.ix_(rows, columns)], Y[np.ix_(rows - 1, columns)]
+        alike = ((now == then) | (np.isnan(now) & np.isnan(then))).all(axis=1)
+        same[rows[alike & ~np.isnan(now).all(axis=1)]] = True
     if before is not None and len(Y):
         first = Y[0, columns]
         same[0] = not np.isnan(first).all() and np.array_equal(before.row, first, equal_nan=True)
@@ -223,23 +229,6 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
     last_change = np.maximum.accumulate(np.where(same, -1, steps))
     count = 0 if before is None else before.repeats
     return np.where(last_change < 0, count + 1 + steps, steps - last_change)
-
-
-def _same_as_before(Y, columns):
-    """Which rows have values, and the same as the row before; the first has none before it."""
-    same = np.zeros(len(Y), dtype=bool)
-    rows = np.arange(1, len(Y))
-    for k, column in enumerate(columns):  # each looks only at the rows that those before it leave
-        if k:
-            now, then = Y[rows, column], Y[rows - 1, column]
-        else:
-            series = np.ascontiguousarray(Y[:, column])  # one pass over rows that lie apart
-            now, then = series[1:], series[:-1]
-        rows = rows[(now == then) | (np.isnan(now) & np.isnan(then))]
-        if not len(rows):
-            return same
-    same[rows[~np.isnan(Y[np.ix_(rows, columns)]).all(axis=1)]] = True
-    return same
 
 
 class Passed(NamedTuple):

@@ -30,10 +30,9 @@ class UsualRows:
 
     def learn(self, X):
         """Take note of the columns of a container that was read."""
-        if isinstance(X, pd.Series):
-            self._columns[None] = X.index if tuple(X.index) == self._layout.columns else None
-        elif isinstance(X, pd.DataFrame):
-            self._columns[None] = X.columns if tuple(X.columns) == self._layout.columns else None
+        if isinstance(X, (pd.Series, pd.DataFrame)):
+            names = X.index if isinstance(X, pd.Series) else X.columns
+            self._columns[None] = names if tuple(names) == self._layout.columns else None
         elif isinstance(X, Mapping):
             for k, (name, part) in enumerate(X.items()):
                 own = self._names(k) if k < len(self._widths) else ()
