@@ -167,16 +167,12 @@ def randomised_flags(mechanism, plant, kept, flagger):
     return mechanism.release(pairs, records=records, flagger=flagger)
 
 
-def _without_record(name, columns, **settings):
-    return UnitWorker(name, np.zeros((0, len(columns))), None, (0,), columns, **settings)
-
-
-def units_alone(kept, layout, flags=None):
-    """Units without a record, for questions about what they learned, or about flags that they may send."""
+def units_alone(kept, layout, **settings):
+    """Units without a record, for questions about what they learned; further settings of their workers by unit."""
     sites = {}
     for name, columns in zip(layout.names, layout.outputs, strict=True):
-        own = None if flags is None else flags[name]
-        sites[name] = Site(_without_record(name, columns, flags=own), kept[name])
+        own = {key: by_unit[name] for key, by_unit in settings.items()}
+        sites[name] = Site(UnitWorker(name, np.zeros((0, len(columns))), None, (0,), columns, **own), kept[name])
     return sites
 
 
@@ -185,9 +181,7 @@ class UnitStreams:
 
     def __init__(self, kept, layout):
         self._feeds = {name: Feed() for name in layout.names}
-        self.sites = {}
-        for name, columns in zip(layout.names, layout.outputs, strict=True):
-            self.sites[name] = Site(_without_record(name, columns, monitored=self._feeds[name]), kept[name])
+        self.sites = units_alone(kept, layout, monitored=self._feeds)
 
     def put(self, plant, noised=None):
         """Give every unit its next rows, as `noised` releases them; whether that cost something."""

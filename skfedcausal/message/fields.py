@@ -160,7 +160,11 @@ class Series(Numbers):
         if dtype == "float64" or value.shape[1] == 0:
             into[self.array] = value
         else:
-            into[self.array], into[self.also[0]] = scaled_columns(value, dtype)
+            into[self.array], into[self.also[0]] = self.scaled(message, value, dtype)
+
+    def scaled(self, message, value, dtype):
+        """Rounded numbers, and what undoes their scaling."""
+        return scaled_columns(value, dtype)
 
     def read(self, left, sizes, values):
         value = self.taken(left, sizes)
@@ -185,12 +189,8 @@ class Whitened(Series):
     multiply: ClassVar[Callable] = staticmethod(np.matmul)
     axes = 2
 
-    def write(self, message, value, dtype, into):
-        if dtype == "float64":
-            into[self.array] = value
-        else:
-            J = message.information.mean_information
-            into[self.array], into[self.also[0]] = whitened_columns(value, J, dtype)
+    def scaled(self, message, value, dtype):
+        return whitened_columns(value, message.information.mean_information, dtype)
 
 
 class Stepped(Numbers):
