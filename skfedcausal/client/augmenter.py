@@ -63,7 +63,7 @@ class Augmenter(RegressorMixin, Versioned, Checked):
     (2,)
     """
 
-    _get_param_names: Any = classmethod(quick_names)
+    _get_param_names = classmethod(quick_names)
     _is_flat = False  # whether the cross term came without its second dimension
 
     def __sklearn_tags__(self):

@@ -24,10 +24,14 @@ from ..versioned import Versioned
 from .records import as_inputs, check_inputs_fit, in_use, warn_inputs_ignored
 
 
-@cast(Any, cache)
+@cache
+def _parameters_of(cls):
+    return cast(Any, BaseEstimator._get_param_names).__func__(cls)
+
+
 def quick_names(cls):
     """Names of the parameters of a class that every unit has an object of: looked up once, not in every clone."""
-    return cast(Any, BaseEstimator._get_param_names).__func__(cls)
+    return list(_parameters_of(cls))
 
 
 class CheckedRecord(NamedTuple):
@@ -43,7 +47,7 @@ class CheckedRecord(NamedTuple):
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, Checked):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
-    _get_param_names: Any = classmethod(quick_names)
+    _get_param_names = classmethod(quick_names)
     baseline_: Any = None  # of a client that takes one off
     mean_: np.ndarray
     _active: np.ndarray

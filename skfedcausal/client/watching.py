@@ -228,4 +228,5 @@ def next_message(name, state, monitored, number, *, flags=False):
     record = place.record
     if batch.fingerprint or record:  # rows that came as a file
         record = hashlib.sha256(f"{record} {batch.fingerprint}".encode()).hexdigest()
-    return message, Place(number, known, record, passed, place._replace(before=None), row)
+    before = Place(place.number, place.known, place.record, place.passed, None, place.row)
+    return message, Place(number, known, record, passed, before, row)

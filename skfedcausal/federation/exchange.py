@@ -127,8 +127,9 @@ class Exchange:
 
         grid, problems = common_grid(answers)
         self._without({name: answers.packets[name] for name in problems}, problems, question.needed)
-        left = {name: message for name, message in answers.items() if name not in problems}
-        answers = Answers(left, answers.packets)
+        packets = answers.packets
+        answers = Answers({name: message for name, message in answers.items() if name not in problems})
+        answers.packets = packets
         self.attendance.dropped = set(self.names) - set(answers)
         if grid is not None:
             _LOG.info("Rows that all units have: %s", grid.in_words())
@@ -154,7 +155,9 @@ class Exchange:
         cut = {name: answers[name].at(clock.rows(grid), grid.lengths) for name, clock in moved.items()}
         told_clock = {"clock": grid.numbers, "grid": grid.digest}
         rest = {name: message for name, message in answers.items() if name not in requests}
-        return Answers(rest | {name: replace(message, **told_clock) for name, message in cut.items()}, packets)
+        found = Answers(rest | {name: replace(message, **told_clock) for name, message in cut.items()})
+        found.packets = packets
+        return found
 
     def _accept(self, answers):
         """Take messages to learn from, some of which the server may find that it cannot use."""
@@ -335,7 +338,7 @@ class Exchange:
         unasked = [name for name in answers if name not in packets]
         if unasked:
             raise ClientError("\n".join(f"Client {name!r} answered without being asked." for name in unasked))
-        messages, problems, cause = Answers(packets=packets), {}, None
+        messages, problems, cause = Answers(), {}, None
         for name, packet in packets.items():
             answer = answers.get(name)
             problem = _problem(packet, answer, kind)
@@ -351,7 +354,8 @@ class Exchange:
 
             found = unusable(messages, requests, self.expected, self.attendance.rule)
             problems |= found
-            messages = Answers({name: message for name, message in messages.items() if name not in found}, packets)
+            messages = Answers({name: message for name, message in messages.items() if name not in found})
+        messages.packets = packets
         try:
             self._without(packets, problems, needed, answers)
         except ClientError as error:

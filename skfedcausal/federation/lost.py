@@ -105,10 +105,7 @@ class Answers(dict):
     leave_out: Callable[..., Any] | None = None
     then: Callable[..., Any] | None = None
     earlier: Mapping[str, Any] = MappingProxyType({})
-
-    def __init__(self, messages=(), packets=MappingProxyType({})):
-        super().__init__(messages)
-        self.packets: Mapping[str, Any] = packets  # what the units were asked with
+    packets: Mapping[str, Any] = MappingProxyType({})  # what the units were asked with
 
     def followed_by(self, newer):
         """These answers with newer ones in the place of theirs, which stay for units whose newer one is of no use."""

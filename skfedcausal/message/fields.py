@@ -135,7 +135,7 @@ class Shared(Numbers):
 class Halves(Numbers):
     """Numbers in half precision, whatever the others travel in."""
 
-    stored = np.float16
+    stored = "float16"
 
 
 class Repeated(Numbers):
@@ -353,7 +353,7 @@ class Ring(Numbers):
 class Octets(Numbers):
     """Bytes, as many in each row."""
 
-    stored, kinds_read = np.uint8, "u"
+    stored, kinds_read = "uint8", "u"
 
     def checked(self, value):
         if value.dtype != np.uint8:
