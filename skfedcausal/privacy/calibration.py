@@ -226,13 +226,17 @@ def randomized_response_composition(
     return composed_epsilon(mu, ((epsilon, n_categories, n_releases),), delta)
 
 
-@lru_cache(maxsize=256)  # units mostly spend the same
 def composed_epsilon(mu, responses, delta):
     """Epsilon of Gaussian releases and of groups (epsilon, n_categories, count) of randomised responses.
 
     `mu` is the root of the sum of squares over the Gaussian releases, infinite if something left without
     noise.
     """
+    return _composed_epsilon(float(mu), tuple(responses), float(delta))
+
+
+@lru_cache(maxsize=256)  # units mostly spend the same
+def _composed_epsilon(mu, responses, delta):
     if not np.isfinite(mu):
         return np.inf
     losses, log_weights, lost = _joint_losses(responses)
