@@ -4,7 +4,18 @@ from functools import cached_property
 
 import numpy as np
 
-from ..statespace.episodes import block_toeplitz, column_mean, episodes, lag_covariances, lagged_rows
+from ..statespace.episodes import (
+    PIECE,
+    add_lag_products,
+    block_toeplitz,
+    column_mean,
+    episodes,
+    lag_covariances,
+    lagged_rows,
+    recentre_lag_sums,
+    rows_in_cache,
+    symmetric,
+)
 from ..statespace.matrices import floor_eigenvalues
 from .own_past import OwnPast
 from .records import MAX_LAGS, column_means
@@ -25,54 +36,127 @@ class Moments:
     """
 
     def __init__(self, Y, mean, starts, U=None, input_mean=None, noise=None):
-        (n, d), self.starts = Y.shape, starts
-        longest = max(stop - start for start, stop in episodes(starts, n))
-        n_lags = min(max(-(-TUNING.moments_past // d), _MIN_LAGS), MAX_LAGS, max(n // 4, 1), longest - 1)
-        self.n_samples, self.n_sensors, self.n_lags = n, d, n_lags  # that identification looks back
-        self.mean = column_means(Y) if mean is None else mean
-        present = ~np.isnan(Y)
-        self.complete, joint = bool(present.all()), Y - self.mean
-        joint[~present] = 0.0
-        self.scale = np.sqrt(np.einsum("ti,ti->i", joint, joint) / (n * present.mean(axis=0)))
-        joint /= self.scale
-        self._input_scale, self.input_mean = np.ones(0), input_mean
-        if U is not None:
-            self.input_mean = column_mean(U) if input_mean is None else input_mean
-            scale = np.sqrt(((U - self.input_mean) ** 2).mean(axis=0))
-            self._input_scale = np.where(scale == 0, 1.0, scale)  # one that never moves gets the coefficient zero
-            joint = np.hstack([joint, (U - self.input_mean) / self._input_scale])
-        self.n_past = n_lags * joint.shape[1]
-        self._G = self._V = lag_covariances(joint, range(n_lags + 1), starts) / n
-        self._joint = joint  # scaled measurements and inputs side by side
-        self.products = self._G[0, :d, :d] * n * np.outer(self.scale, self.scale) if self.complete else None
+        self._d, self.n_samples, self.starts = Y.shape[1], len(Y), starts
+        longest = max(stop - start for start, stop in episodes(starts, len(Y)))
+        n_lags = min(max(-(-TUNING.moments_past // self._d), _MIN_LAGS), MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
+        lags = range(n_lags + 1)
+        self._raw, self.products = (Y, U), None
+        self._parts = (Y,) if U is None else (Y, U)  # measurements, and inputs where there are any
+        self.n_sensors, self.n_lags = self._d, n_lags  # that identification looks back
+        self.n_past = n_lags * sum(part.shape[1] for part in self._parts)
+        self.mean, self.input_mean = mean, input_mean
+        self.complete = self._complete_sums(lags)
         if not self.complete:
-            self._make_up_for_gaps(present)
-        self.added = np.zeros(d) if noise is None else noise / self.scale**2
-        self.G, self.V = self._G[:, :d, :d], self._V[:, :d, :d]
-        self.inputs = None if U is None else _InputMoments(self._input_scale, self._G, d)
+            self._sums_with_gaps(lags)
+        self.added = np.zeros(Y.shape[1]) if noise is None else noise / self.scale**2
+        self.G, self.V = self._G[:, : self._d, : self._d], self._V[:, : self._d, : self._d]
+        self.inputs = None if U is None else _InputMoments(self._input_scale, self._G, self._d)
 
-    def _make_up_for_gaps(self, present):
-        """Divide products by how many there are, in the series that `V` belongs to factors by how many are there."""
-        joint, share, lags = self._joint, present.mean(axis=0), range(self.n_lags + 1)
-        mask, n_inputs = present.astype(float), joint.shape[1] - self.n_sensors
-        there = np.hstack([mask, np.ones((self.n_samples, n_inputs))])
-        self._G = lag_covariances(joint, lags, self.starts, there) / self.n_samples
+    def _complete_sums(self, lags):
+        """Lag covariances of a complete record: one pass, centred piece by piece and scaled at the end.
+
+        Whether it is one; the pass ends at the first piece that is not. A mean that is not known yet is
+        first taken from one piece: what it is off it is so in every row of that piece, which bounds its
+        square by the variance times the number of pieces.
+        """
+        n_columns = sum(part.shape[1] for part in self._parts)
+        sums = np.zeros((len(lags), n_columns, n_columns))
+        size = rows_in_cache(n_columns)
+        buffer, ones = np.empty((size + lags[-1], n_columns)), np.ones(size)
+        near = self._level(slice(0, PIECE))
+        level, totals = np.tile(near, (len(buffer), 1)), []
+        for start, stop in episodes(self.starts, self.n_samples):
+            totals.append(np.zeros(n_columns))
+            for first in range(start, stop, size):
+                rows = slice(first, min(first + len(buffer), stop))
+                piece, n_early = buffer[: rows.stop - first], min(size, stop - first)
+                self._rows_of_both(rows, out=piece)
+                piece -= level[: len(piece)]  # row by row it takes twice as long
+                add_lag_products(sums, piece, lags, n_early)
+                if not np.isfinite(np.trace(sums[0])):
+                    return False
+                totals[-1] += ones[:n_early] @ piece[:n_early]
+        self._take_off_means(sums, lags, near, totals)
+        sums[0] = symmetric(sums[0])
+        d = self._d
+        self.products = sums[0][:d, :d]
+        scale = np.sqrt(np.diag(sums[0]) / self.n_samples)
+        scale[d:][scale[d:] == 0] = 1.0  # an input that never moves gets the coefficient zero
+        self.scale, self._input_scale = scale[:d], scale[d:]
+        self._G = self._V = sums / np.outer(scale, scale) / self.n_samples
+        return True
+
+    def _rows_of_both(self, rows, out=None):
+        """Some rows of measurements and inputs side by side."""
+        return np.concatenate([part[rows] for part in self._parts], axis=1, out=out)
+
+    def _level(self, rows):
+        """Means of measurements and inputs side by side, those that are not known of some rows."""
+        means = zip(self._parts, (self.mean, self.input_mean), strict=False)
+        return np.concatenate([column_mean(part[rows]) if mean is None else mean for part, mean in means])
+
+    def _take_off_means(self, sums, lags, near, totals):
+        """Take what is left of means that are not known off the sums of rows less the level `near`.
+
+        `totals` are the sums of the rows of each episode.
+        """
+        known = [self.mean is not None] * self._d + [self.input_mean is not None] * (len(near) - self._d)
+        shift = np.where(known, 0.0, sum(totals) / self.n_samples)
+        self.mean = (near + shift)[: self._d]
+        if self._raw[1] is not None:
+            self.input_mean = (near + shift)[self._d :]
+        for (start, stop), total in zip(episodes(self.starts, self.n_samples), totals, strict=True):
+            n_ends = min(lags[-1], stop - start)
+            head = self._rows_of_both(slice(start, start + n_ends)) - near
+            tail = self._rows_of_both(slice(stop - n_ends, stop)) - near
+            recentre_lag_sums(sums, shift, total, stop - start, head, tail)
+
+    def _sums_with_gaps(self, lags):
+        Y, U = self._raw
+        if self.mean is None:
+            self.mean = column_means(Y)
+        if U is not None and self.input_mean is None:
+            self.input_mean = column_mean(U)
+        present = ~np.isnan(Y)
+        centred = Y - self.mean
+        centred[~present] = 0.0
+        share = present.mean(axis=0)
+        self.scale = np.sqrt(np.einsum("ti,ti->i", centred, centred) / (len(Y) * share))
+        centred /= self.scale
+        self._input_scale = np.ones(0 if U is None else U.shape[1])
+        joint = centred
+        if U is not None:
+            moved = U - self.input_mean
+            scale = np.sqrt((moved**2).mean(axis=0))
+            self._input_scale = np.where(scale == 0, 1.0, scale)
+            joint = np.hstack([centred, moved / self._input_scale])
+        mask = present.astype(float)
+        there = np.ones(joint.shape)
+        there[:, : self._d] = mask
+        both = np.append(share, np.ones(joint.shape[1] - self._d))
+        self._G = lag_covariances(joint, lags, self.starts, there) / len(Y)
         if np.linalg.eigvalsh(self._G[0])[0] < 0:  # products of different rows need not be a covariance
             self._G[0] = floor_eigenvalues(self._G[0], 0.0)
-        both = np.append(share, np.ones(n_inputs))
-        self._V, self._joint = self._V / np.outer(both, both), joint / both
-        overlap = lag_covariances(mask, lags[1:], self.starts)
-        self._overlap = overlap / np.outer(share, share) / self.n_samples
+        self._V = lag_covariances(joint, lags, self.starts) / len(Y) / np.outer(both, both)
+        self._joint = joint / both
+        self._overlap = lag_covariances(mask, lags[1:], self.starts) / np.outer(share, share) / len(Y)
+
+    @cached_property
+    def _joint(self):
+        """Scaled measurements and inputs side by side."""
+        Y, U = self._raw
+        scaled = (Y - self.mean) / self.scale
+        return scaled if U is None else np.hstack([scaled, (U - self.input_mean) / self._input_scale])
 
     @property
     def series(self):
         """Scaled measurements; with missing cells the series that `V` belongs to."""
-        return self._joint[:, : self.n_sensors]
+        return self._joint[:, : self._d]
 
     @property
     def input_series(self):
         """Scaled inputs, None without inputs."""
-        return None if self.inputs is None else self._joint[:, self.n_sensors :]
+        return None if self.inputs is None else self._joint[:, self._d :]
 
     def own_past(self):
         """Sums that say how the measurements follow the rows before them, of a complete record."""
@@ -85,7 +169,7 @@ class Moments:
 
         The past are measurements and inputs side by side, lag by lag.
         """
-        return np.hstack(list(self._G[1:, : self.n_sensors])), block_toeplitz(self._V[: self.n_lags])
+        return np.hstack(list(self._G[1:, : self._d])), block_toeplitz(self._V[: self.n_lags])
 
     @cached_property
     def explained(self):
