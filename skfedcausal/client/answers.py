@@ -111,7 +111,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     if hasattr(site["augmenter"], "corrected_measurements"):  # trained to correct the filtered states
         return site["augmenter"].corrected_measurements(client, Y, starts)
     filtered = _filtered(client, Y, U, starts, len(site["transition"]))
-    states = _carried(filtered, site["transition"], starts)
+    n_lags = site["transition"].shape[1] // len(site["transition"])
+    states = lagged_rows(filtered, n_lags, starts) @ site["transition"].T
     if "input_matrix" in site:
         states += _driven(U - site["input_mean"], site["input_matrix"], starts)
     states[list(starts)] = 0.0
@@ -122,27 +123,14 @@ def local_prediction(site, Y, U, starts, *, augmented):
     return in_shape(client.measurements(states), Y.shape, client, "measurements")
 
 
-def _carried(filtered, transition, starts):
-    """What a unit's own states of the rows before make of them, through blocks (p, p * n_lags)."""
-    n_lags = transition.shape[1] // len(transition)
-    if n_lags > 1:
-        return lagged_rows(filtered, n_lags, starts) @ transition.T
-    states = np.zeros_like(filtered)
-    np.dot(filtered[:-1], transition.T, out=states[1:])
-    return states
-
-
 def _driven(inputs, matrix, starts):
     """What its own inputs add, those of the row before or, through blocks side by side, of rows 0, 1, ... before.
 
     `inputs` is (n_samples, k), `matrix` (p, k n_lags).
     """
     n_lags = matrix.shape[1] // inputs.shape[1]
-    if n_lags > 1:
-        return np.hstack([inputs, lagged_rows(inputs, n_lags - 1, starts)]) @ matrix.T
-    added = np.zeros((len(inputs), len(matrix)))
-    np.dot(inputs[:-1], matrix.T, out=added[1:])
-    return added
+    before = lagged_rows(inputs, max(n_lags - 1, 1), starts)
+    return (before if n_lags == 1 else np.hstack([inputs, before])) @ matrix.T
 
 
 def off_baseline(client, Y, index, starts, after=None):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -22,12 +22,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..arguments import as_floats, checked, rows_of_numbers
 from ..bases import RegressorMixin
 from ..parameters import Checked
-from ..statespace.episodes import add_product, episodes, inner_rows, lagged_rows, symmetric
+from ..statespace.episodes import episodes, inner_rows, lagged_rows, symmetric
 from ..versioned import Versioned
 from .filtering import quick_names
-from .tuning import TUNING
-
-_PIECE = 1 << 14  # measurements that stay in the second-level cache together with their copies
 
 
 class Augmenter(RegressorMixin, Versioned, Checked):
@@ -183,13 +180,19 @@ class LinearAugmenter(Augmenter):
         self._is_flat = np.asarray(y).ndim == 1
         if self.features is not None:
             Y, level, products = self.learn_features(Y if level is None else Y - level), None, None
-        sums = _Sums.of(Y, cross_term, starts, level, products)
-        gram = sums.gram - len(rows) * np.outer(sums.mean, sums.mean)
-        cross = sums.cross - len(rows) * np.outer(sums.cross_mean, sums.mean)
+        before, after = Y[rows - 1] - (0.0 if level is None else level), cross_term[rows]
+        mean, cross_mean = before.mean(axis=0), after.mean(axis=0)
+        if products is None:
+            products = before.T @ before
+        else:
+            last = Y[[stop - 1 for _, stop in episodes(starts, len(Y))]] - level
+            products = products - last.T @ last
+        gram = symmetric(products) - len(rows) * np.outer(mean, mean)
+        cross = after.T @ before - len(rows) * np.outer(cross_mean, mean)
         scale = max(np.trace(gram) / len(gram), np.finfo(float).tiny)
         ridge = max(self.alpha, np.finfo(float).eps) * scale
         self.coef_ = np.linalg.solve(gram + ridge * np.eye(len(gram)), cross.T).T
-        self.phi_ = sums.cross_mean - self.coef_ @ sums.mean
+        self.phi_ = cross_mean - self.coef_ @ mean
         p = len(self.coef_)
         A = np.eye(p) if transition is None else np.asarray(transition, dtype=float)
         if A.shape != (p, p):
@@ -360,46 +363,6 @@ class RegressorAugmenter(Augmenter):
         guess = self.estimator_.predict(lagged_rows(Y, self.n_lags, starts)).reshape(len(Y), -1)
         guess[list(starts)] = 0.0
         return guess[:, 0] if self._is_flat else guess
-
-
-class _Sums(NamedTuple):
-    """Means of previous measurements and of cross terms, and sums of their products."""
-
-    mean: np.ndarray  # (n_features,)
-    cross_mean: np.ndarray  # (n_states,)
-    gram: np.ndarray  # (n_features, n_features)
-    cross: np.ndarray  # (n_states, n_features)
-
-    @classmethod
-    def of(cls, Y, cross_term, starts, level, products):
-        """Of measurements (n_samples, n_features) and cross terms (n_samples, n_states), piece by piece in cache."""
-        d, p = Y.shape[1], cross_term.shape[1]
-        z_sum, c_sum, gram, cross = np.zeros(d), np.zeros(p), np.zeros((d, d)), np.zeros((p, d))
-        length = max(_PIECE // d, 1)
-        level = np.zeros(d) if level is None else level
-        centred, ones, n_rows = np.tile(level, (length, 1)), np.ones(length), 0
-        as_is = (
-            products is not None
-            and (np.abs(level) * TUNING.augmenter_rounding < np.sqrt(np.diag(products) / len(Y))).all()
-        )
-        for start, stop in episodes(starts, len(Y)):
-            for first in range(start, stop - 1, length):
-                last = min(first + length, stop - 1)
-                Z, target = Y[first:last], cross_term[first + 1 : last + 1]
-                if not as_is:
-                    Z = Z - centred[: len(Z)]  # row by row it takes twice as long
-                z_sum += ones[: len(Z)] @ Z  # several times faster than a sum along columns
-                c_sum += ones[: len(Z)] @ target
-                if products is None:
-                    add_product(gram, Z, Z)
-                add_product(cross, target, Z)
-                n_rows += len(Z)
-        if as_is:
-            z_sum, cross = z_sum - n_rows * level, cross - np.outer(c_sum, level)
-        if products is not None:
-            last = Y[[stop - 1 for _, stop in episodes(starts, len(Y))]] - level
-            gram = products - last.T @ last
-        return cls(z_sum / n_rows, c_sum / n_rows, symmetric(gram), cross)
 
 
 def _read_training(augmenter, Y, cross_term, starts, is_checked=False):

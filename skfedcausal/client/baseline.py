@@ -17,7 +17,7 @@ from ..callers import warn
 from ..containers import constant_columns
 from ..containers.layout import SEPARATOR, listed
 from ..statespace.episodes import episodes
-from ..statespace.lines import overtones, season_columns
+from ..statespace.lines import found_periods, overtones, season_columns
 from ..statespace.wander import cut_of, moving_level, walk_step
 from .profile import learned_profile
 from .tuning import TUNING
@@ -75,14 +75,10 @@ class Modes:
 
     def columns(self, record):
         """Which mode it is, and was in each of the rows before."""
-        now, n = self.of(record), len(record.rows)
-        columns = np.empty((n, TUNING.baseline_settle + 1, len(self.labels) - 1))
-        for lag in range(TUNING.baseline_settle + 1):
-            then = np.arange(n) - lag
-            for start, stop in episodes(record.starts, n):
-                then[start:stop] = np.maximum(then[start:stop], start)
-            columns[:, lag] = now[then][:, None] == np.arange(1, len(self.labels))
-        return columns.reshape(n, (TUNING.baseline_settle + 1) * (len(self.labels) - 1))
+        now, rows = self.of(record), np.arange(len(record.rows))
+        begun = np.array(record.starts)[np.searchsorted(record.starts, rows, side="right") - 1]
+        lagged = [now[np.maximum(rows - lag, begun)] for lag in range(TUNING.baseline_settle + 1)]
+        return np.hstack([then[:, None] == np.arange(1, len(self.labels)) for then in lagged]).astype(float)
 
 
 @dataclass(frozen=True)
@@ -218,7 +214,8 @@ def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", co
     if options["levels"] is not None:
         levels = _episode_levels(options["levels"], record, terms, known, name)
     if isinstance(harmonics, str):
-        terms += _found_seasons(record, terms, known, levels, name)
+        rest = np.delete(_rest(record, terms, levels, name), known, axis=1)
+        terms += [Season(period, overtones(period)) for period in found_periods(rest, record.rows)]
     centre, effects = _regression(record, terms, levels, name)
     found = LearnedBaseline(clock, tuple(terms), centre, effects)
     if options["profile"] is not None:
@@ -310,27 +307,14 @@ def _filled(part, there):
         if not len(at):
             column[:] = 0.0
             continue
-        total, n = np.append(0.0, np.cumsum(column[at])), np.arange(len(at) + 1)
+        sides = column[at], column[at][::-1]
+        means = [pd.Series(cells).rolling(TUNING.baseline_shortest_cut, 1).mean().to_numpy() for cells in sides]
         behind = np.searchsorted(at, missing)  # places of the first cells behind, and of those before
-        first, last = (
-            np.maximum(behind - TUNING.baseline_shortest_cut, 0),
-            np.minimum(behind + TUNING.baseline_shortest_cut, len(at)),
-        )
-        before = (total[behind] - total[first]) / np.maximum(n[behind] - n[first], 1)
-        after = (total[last] - total[behind]) / np.maximum(n[last] - n[behind], 1)
-        left, right = at[np.maximum(behind - 1, 0)], at[np.minimum(behind, len(at) - 1)]
-        share = np.clip((missing - left) / np.maximum(right - left, 1), 0, 1)
+        left, right = np.maximum(behind - 1, 0), np.minimum(behind, len(at) - 1)
+        share = np.clip((missing - at[left]) / np.maximum(at[right] - at[left], 1), 0, 1)
         share = np.where(behind == 0, 1.0, np.where(behind == len(at), 0.0, share))
-        column[missing] = (1 - share) * before + share * after
+        column[missing] = (1 - share) * means[0][left] + share * means[1][::-1][right]
     return part
-
-
-def _found_seasons(record, others, known, levels, name):
-    """Seasons of the periods that the record has."""
-    from ..statespace.lines import found_periods  # for records whose periods nobody gave
-
-    rest = np.delete(_rest(record, others, levels, name), known, axis=1)
-    return [Season(period, overtones(period)) for period in found_periods(rest, record.rows)]
 
 
 def _given_seasons(wanted, record, name):
@@ -380,14 +364,11 @@ def _modes(wanted, record, name, columns):
     labels, counts = np.unique(came, return_counts=True)
     if len(labels) > len(came) // (2 * TUNING.baseline_fewest_in_mode):
         raise ValueError(f"`mode` has {len(labels)} labels in {len(came)} rows of {name}: it is no mode.")
-    rare = [
-        label for label, count in zip(labels.tolist(), counts, strict=True) if count < TUNING.baseline_fewest_in_mode
-    ]
+    rare = labels[counts < TUNING.baseline_fewest_in_mode].tolist()
     if rare:
         raise ValueError(
             f"Mode(s) {listed(rare)} of {name} have fewer than {TUNING.baseline_fewest_in_mode} rows, too few to learn "
-            "a level from. "
-            "Join them with another mode, or leave those rows out."
+            "a level from. Join them with another mode, or leave those rows out."
         )
     return Modes(where, tuple(labels.tolist()), name)
 

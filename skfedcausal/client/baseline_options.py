@@ -100,8 +100,4 @@ class HasBaseline(Grouped):
     """Mixin of who takes a :class:`Baseline`, with its options as attributes."""
 
     center: bool
-    harmonics: Any
-    trend: Any
-    mode: Any
-    levels: Any
     profile: Any

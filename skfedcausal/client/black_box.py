@@ -56,10 +56,7 @@ class BlackBoxClient:
 
     def _moments(self, Y, U, starts):
         """What the box says about every row, one episode at a time."""
-        parts = [
-            self._episode(Y[start:stop], None if U is None else U[start:stop])
-            for start, stop in episodes(starts, len(Y))
-        ]
+        parts = [self._episode(Y[a:b], None if U is None else U[a:b]) for a, b in episodes(starts, len(Y))]
         prior, prior_cov, posterior, posterior_cov = zip(*parts, strict=True)
         before, after = _joined(prior_cov, prior), _joined(posterior_cov, posterior)
         return np.concatenate(prior), before, np.concatenate(posterior), after

@@ -21,7 +21,9 @@ import numpy as np
 import pandas as pd
 from scipy.linalg import cho_solve_banded, cholesky, cholesky_banded, solve_triangular
 
+from ..statespace.episodes import lagged_rows
 from .answers import off_baseline
+from .own_past import complete_before
 from .tuning import TUNING
 
 _LAGS = 3
@@ -68,10 +70,10 @@ class TagModel:
         moves = scale > 0
         X = (Y[:, moves] - mean[moves]) / scale[moves]
         p = _LAGS if len(Y) >= TUNING.blame_rows_per_column * (1 + _LAGS * X.shape[1]) else 1
-        Z, rows = _regressors(X, p), _whole_rows(X, starts, p)
+        Z, rows = _with_past(X, starts, p)
         if len(rows) < 2 * Z.shape[1]:  # hardly a row has all tags: those missing stand at their mean
             X = np.nan_to_num(X)
-            Z, rows = _regressors(X, p), _whole_rows(X, starts, p)
+            Z, rows = _with_past(X, starts, p)
         gram = Z[rows].T @ Z[rows] / max(len(rows), 1) + _RIDGE * np.eye(Z.shape[1])
         B = np.linalg.solve(gram, Z[rows].T @ X[rows] / max(len(rows), 1))
         rest = X[rows] - Z[rows] @ B
@@ -240,25 +242,10 @@ def _wrong_values(E, lags, S, j, keep):
     return float((weighed * kept).sum() - right @ wrong), wrong, np.sqrt(variance)
 
 
-def _regressors(X, p):
-    """A constant and the last p rows before each. `X` is (n_samples, d), the result (n_samples, 1 + p d)."""
-    n, d = X.shape
-    Z = np.ones((n, 1 + p * d))
-    for k in range(1, p + 1):
-        Z[:k, 1 + (k - 1) * d : 1 + k * d] = np.nan
-        Z[k:, 1 + (k - 1) * d : 1 + k * d] = X[:-k]
-    return Z
-
-
-def _whole_rows(X, starts, p):
-    """Rows that are there with the p before them in their episode."""
-    there = ~np.isnan(X).any(axis=1)
-    whole, begun = there.copy(), np.zeros(len(X), dtype=bool)
-    begun[list(starts)] = True
-    for k in range(p):
-        whole[k + 1 :] &= there[: len(X) - k - 1]
-        whole[k:] &= ~begun[: len(X) - k]
-    return np.flatnonzero(whole)
+def _with_past(X, starts, p):
+    """A constant and the p rows before each, (n_samples, 1 + p d), and the rows that are there with all of these."""
+    there = ~np.isnan(X).any(axis=1) & (complete_before(X, starts) >= p)
+    return np.hstack([np.ones((len(X), 1)), lagged_rows(X, p, starts)]), np.flatnonzero(there)
 
 
 def _longest_run(y):

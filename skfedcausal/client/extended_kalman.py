@@ -249,14 +249,13 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
         check_is_fitted(self)
         f, h = self.f_map_, self.h_map_
         Q, R, n = self.process_cov_, self.measurement_cov_, len(self.process_cov_)
-        fresh = after is None
         x, P = (np.zeros((1, n)), 10 * Q + np.eye(n)) if after is None else (np.array(after[0])[None], after[1])
         means, covariances = np.empty((2, len(Y), n)), np.empty((2, len(Y), n, n))
         Y = np.asarray(Y, dtype=float)
         seen = ~np.isnan(Y) & self._active
         identity = np.eye(n)
         for t, y in enumerate(Y):
-            if t or not fresh:
+            if t or after is not None:
                 F = f.jacobian(x)[0]
                 x, P = f.value(x), F @ P @ F.T + Q
             means[0, t], covariances[0, t] = x[0], P

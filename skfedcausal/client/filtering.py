@@ -5,7 +5,7 @@ Filter and smoother from a start of the user's choice go through statsmodels.
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,14 +16,12 @@ from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerM
 from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
 from ..given import Lengths
+from ..message.states import StateMessage
 from ..parameters import Checked
 from ..statespace.episodes import episodes
 from ..statespace.matrices import are_covariances
 from ..versioned import Versioned
 from .records import as_inputs, check_inputs_fit, in_use, warn_inputs_ignored
-
-if TYPE_CHECKING:
-    from ..message.states import StateMessage
 
 
 @cache
@@ -55,7 +53,6 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, C
     _active: np.ndarray
     fit: Callable[..., Any]
     model: Any
-    active_columns: Callable[[Any], Any]
 
     def _read(self, X, inputs, lengths):
         """The model, and a record as it looks at it."""
@@ -131,21 +128,8 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, C
         -------
         H : ndarray of shape (n_samples, n_states)
         """
-        states = self._filtered_at_once(X, lengths) if inputs is None else None
-        if states is not None:
-            return states
         read = self._read(X, inputs, lengths)
         return read.model.filter(read.Y, read.U, read.starts)
-
-    def _filtered_at_once(self, X, lengths):
-        """Filtered states of a plain array in one pass over it, None where checks would have something to say."""
-        is_plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0
-        if not is_plain or self.baseline_ is not None or hasattr(self, "feature_names_in_"):
-            return None
-        model = self.model
-        if X.shape[1] != len(model.C) or getattr(self, "n_features_in_", X.shape[1]) != X.shape[1]:
-            return None
-        return model.states_at_once(X, episode_starts(check_lengths(lengths, len(X))))
 
     def smooth(
         self, X: ArrayLike, *, inputs: ArrayLike | None = None, lengths: Lengths = None, return_cov: bool = False
@@ -176,7 +160,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, C
         [2.0, 2.5, 3.0]
         """
         read = self._read(X, inputs, lengths)
-        run = read.model.own_run(read.Y, read.model.exogenous(read.U, read.starts), read.starts, smooth=True)
+        run = own_run(read.model, read.Y, read.model.exogenous(read.U, read.starts), read.starts, smooth=True)
         return (run.smoothed, run.covariances) if return_cov else run.smoothed
 
     def predict(self, X: ArrayLike, *, inputs: ArrayLike | None = None, lengths: Lengths = None) -> np.ndarray:
@@ -265,7 +249,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, C
         lengths: Lengths = None,
         const: bool = False,
         local_model: bool = False,
-    ) -> "StateMessage":
+    ) -> StateMessage:
         """Sufficient statistic of the measurements for the unit's states.
 
         Parameters
@@ -307,9 +291,8 @@ def own_run(model, Y, exogenous=None, starts=(0,), *, smooth=False):
     from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother  # slow to import, and most units need none
 
     n, p = len(Y), model.n_states
-    run = OwnRun(
-        np.zeros((n, p)), np.zeros((n, p)), np.zeros((n, p)), np.zeros((n if smooth else 0, p, p)), np.zeros(n)
-    )
+    filtered, predicted, smoothed = np.zeros((3, n, p))
+    run = OwnRun(filtered, predicted, smoothed, np.zeros((n if smooth else 0, p, p)), np.zeros(n))
     R = np.diag(model.R) if model.R.ndim == 1 else model.R
     for start, stop in episodes(starts, n):
         rows = slice(start, stop)

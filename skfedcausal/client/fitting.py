@@ -119,12 +119,13 @@ def _may_grow(unit, client):
 
 def _may_share(unit, wishes, client, state):
     """Whether the unit may make sensors states that others know of; one at least has to tell its noise."""
-    may_grow = wishes.sketch and _is_sharp(wishes, state) and _may_grow(unit, client)
-    if not (may_grow and client.model.has_room):
+    if not (wishes.sketch and _is_sharp(wishes, state) and _may_grow(unit, client)):
         return False
     from .orders import n_sketched
 
-    return n_sketched(len(unit.outputs)) > 0
+    model = client.model
+    has_room = model.n_states < len(model.C) - 1 and model.residual_model is not None
+    return has_room and n_sketched(len(unit.outputs)) > 0
 
 
 def _wanders(unit, client):

@@ -37,10 +37,9 @@ def check_matrices(values, n_features=None):
     for name in given.keys() & {"A", "B", "C", "Q"}:
         if not np.isfinite(given[name]).all():
             raise ValueError(f"{name} has values that are not finite.")
-    if "Q" in given:
-        _check_process_covariance(given["Q"])
-    if "R" in given:
-        _check_noise_covariance(given["R"])
+    for name in ("Q", "R"):
+        if name in given:
+            _check_covariance(given[name], name)
     return given
 
 
@@ -64,24 +63,20 @@ def _check_symmetric(S, name):
         )
 
 
-def _check_process_covariance(Q):
-    _check_symmetric(Q, "Q")
-    values = np.linalg.eigvalsh(Q)
-    if values[0] < -TUNING.given_negative * np.abs(values).max():
+def _check_covariance(S, name):
+    """Refuse process noise Q that is no covariance, and sensor noise R that is none or singular."""
+    if not np.isfinite(S).all():
+        raise ValueError("R must be positive definite, but has values that are not finite.")
+    if S.ndim == 2:
+        _check_symmetric(S, name)
+    values = np.sort(S) if S.ndim == 1 else np.linalg.eigvalsh(S)
+    if name == "Q" and values[0] < -TUNING.given_negative * np.abs(values).max():
         raise ValueError(
             f"Q must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}. Give a covariance."
         )
-
-
-def _check_noise_covariance(R):
-    if not np.isfinite(R).all():
-        raise ValueError("R must be positive definite, but has values that are not finite.")
-    if R.ndim == 2:
-        _check_symmetric(R, "R")
-    smallest = R.min() if R.ndim == 1 else np.linalg.eigvalsh(R)[0]
-    if not smallest > 0:
+    if name == "R" and not values[0] > 0:
         raise ValueError(
-            f"R must be positive definite; its smallest eigenvalue is {smallest:.3g}. A sensor without "
+            f"R must be positive definite; its smallest eigenvalue is {values[0]:.3g}. A sensor without "
             "noise still has a resolution: give its square over 12."
         )
 

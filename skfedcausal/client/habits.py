@@ -66,7 +66,7 @@ class Habits:
         moving = Y[:, self.moving]
         count = np.zeros(moving.shape, dtype=int)
         for start, stop in episodes(starts, len(Y)):
-            last = before if start == 0 and before is not None else (None, None)
+            last = before if start == 0 and before is not None else ()
             count[start:stop] = _repetitions(moving[start:stop], *last)
         held = count >= self.allowed
         if held.any():
@@ -102,26 +102,16 @@ def _longest(Y, starts):
     """Longest repetition in each column of a record. `Y` is (n_samples, n_columns), the result (n_columns,)."""
     longest = np.zeros(Y.shape[1], dtype=int)
     for start, stop in episodes(starts, len(Y)):
-        longest = np.maximum(longest, _repetitions(Y[start:stop], None, None).max(axis=0))
+        longest = np.maximum(longest, _repetitions(Y[start:stop]).max(axis=0))
     return longest
 
 
-def _repetitions(Y, last, repeated):
+def _repetitions(Y, last=None, repeated=0):
     """How often the value of each cell came right before it, shape of `Y`, from the row before and its counts."""
-    same = np.zeros(Y.shape, dtype=bool)
-    if not Y.size:
-        return same.astype(int)
-    np.equal(Y[1:], Y[:-1], out=same[1:])
-    if last is not None:
-        same[0] = Y[0] == last
-    if not same.any():
-        return np.zeros(Y.shape, dtype=int)
-    rows = np.arange(1, len(Y) + 1)[:, None]
+    first = np.full((1, Y.shape[1]), np.nan) if last is None else last[None]
+    same, rows = np.vstack([first, Y[:-1]])[: len(Y)] == Y, np.arange(1, len(Y) + 1)[:, None]
     begun = np.maximum.accumulate(np.where(same, 0, rows), axis=0)
-    count = rows - begun
-    if last is not None:
-        count = np.where(begun == 0, count + repeated, count)
-    return np.where(same, count, 0)
+    return np.where(same, rows - begun + np.where(begun == 0, repeated, 0), 0)
 
 
 def stops_of(Y):

@@ -25,10 +25,10 @@ from ..statespace.episodes import block_toeplitz
 from ..statespace.matrices import cap_radius, floor_eigenvalues
 from ..statespace.observation import NoiseFit, degrees_of_freedom, factor_analysis, sensor_noise
 from ..statespace.observation import weights as information_weights
+from .moments import RIDGE
 from .tuning import TUNING
 from .unit_model import NOISE_FLOOR, UnitModel
 
-_RIDGE = 1e-3  # added to scaled covariances before their root is taken
 _MAX_RADIUS = 0.995
 EDGE_SHARE = 3.0  # a state's noise in a row, over its variance, is at most the root of the rows over this
 _SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # of what the past leaves unpredicted, as noise
@@ -66,9 +66,9 @@ def hankel_basis(moments, n_future=3):
     for i in range(n_future):
         for j in range(n_lags - i):
             hankel[i, :, j] = predictor[i + j]
-    future = np.linalg.cholesky(moments.V[0] + _RIDGE * np.eye(d))
+    future = np.linalg.cholesky(moments.V[0] + RIDGE * np.eye(d))
     weighted = np.linalg.solve(future, hankel.reshape(n_future, d, -1)).reshape(n_future * d, -1)
-    weighted = weighted @ np.linalg.cholesky(past + _RIDGE * np.eye(len(past)))
+    weighted = weighted @ np.linalg.cholesky(past + RIDGE * np.eye(len(past)))
     observability = np.linalg.svd(weighted, full_matrices=False)[0]
     return future @ observability[:d, :d]
 
@@ -110,19 +110,9 @@ METHODS = {"pca-var": pca_basis, "lag-var": lag_basis, "cva-var": canonical_basi
 _BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others need lag covariances only
 
 
-def choose_order(moments):
-    """Number of states, and of those that the past predicts; the others explain what sensors share."""
-    most = _most_states(moments)
-    order = _predicted_states(moments, most)
-    return (_common_factors(moments, order, most) if moments.complete else order), order
-
-
 def _most_states(moments):
-    return min(
-        moments.n_sensors,
-        TUNING.identification_max_states,
-        max(moments.n_samples // TUNING.identification_rows_per_state, 1),
-    )
+    told = max(moments.n_samples // TUNING.identification_rows_per_state, 1)
+    return min(moments.n_sensors, TUNING.identification_max_states, told)
 
 
 def _predicted_states(moments, most):
@@ -199,8 +189,8 @@ def _near_past(moments, order):
     cross = np.hstack([lagged @ weights for lagged in moments.G[1 : n_lags + 1]])
     past = block_toeplitz(weights.T @ moments.G[:n_lags] @ weights)
     n_past = len(past)
-    explained = cross @ np.linalg.solve(past + _RIDGE * np.eye(n_past), cross.T)
-    present = moments.G[0] + _RIDGE * np.eye(d)
+    explained = cross @ np.linalg.solve(past + RIDGE * np.eye(n_past), cross.T)
+    present = moments.G[0] + RIDGE * np.eye(d)
     squared, axes = eigh(explained, present)
     weight = max(moments.n_samples - (d + n_past + 1) / 2, 1.0)
     statistic = -weight * np.log1p(-squared[: d - order].clip(0, 1 - 1e-12)).sum()
@@ -238,7 +228,9 @@ def identify(moments, method, n_states):
     """Local model of a unit."""
     order = n_predicted = n_states
     if n_states == "auto":
-        order, n_predicted = choose_order(moments)
+        most = _most_states(moments)
+        n_predicted = _predicted_states(moments, most)
+        order = _common_factors(moments, n_predicted, most) if moments.complete else n_predicted
     elif n_states > moments.n_sensors:
         return identify_hidden(moments, n_states)
     found = _with_faint_states(moments, order, n_predicted) if n_states == "auto" and moments.complete else None
@@ -360,9 +352,8 @@ def _driven_dynamics(inputs, lagged, state, weights, floor, B=None):
     M = np.block([[state, same], [same.T, inputs.covariance]])
     if B is None:
         cross = np.hstack([lagged, weights.T @ inputs.previous])
-        A, scaled = np.split(
-            cross @ np.linalg.pinv(M, rcond=TUNING.identification_regular, hermitian=True), [p], axis=1
-        )
+        inverse = np.linalg.pinv(M, rcond=TUNING.identification_regular, hermitian=True)
+        A, scaled = np.split(cross @ inverse, [p], axis=1)
     else:
         scaled = B * inputs.scale
         A = np.linalg.solve(state, (lagged - scaled @ same.T).T).T

@@ -18,23 +18,12 @@ from ..containers import check_lengths, episode_starts
 from ..given import Lengths
 from ..parameters import group_of
 from ..statespace.matrices import are_covariances
+from . import records
 from .baseline_options import Baseline, HasBaseline
 from .filtering import check_initial
 from .given import COMPLETE, GIVEN, check_matrices, checked_gain, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
-from .records import (
-    UnitRows,
-    active_columns,
-    as_inputs,
-    check_identifiable,
-    check_inputs_fit,
-    column_means,
-    left_columns,
-    warn_held_rows,
-    warn_inputs_ignored,
-    warn_of_damage,
-)
 from .shifts import without_shifts
 from .tuning import TUNING
 from .unit_model import UnitClient, UnitModel, with_diagonal
@@ -205,16 +194,16 @@ class KalmanClient(HasBaseline, UnitClient):
         ConvergenceWarning
             If sensor noise and states can hardly be told apart.
         """
-        if isinstance(X, UnitRows):  # as a worker gives them, which has checked them
+        if isinstance(X, records.UnitRows):  # as a worker gives them, which has checked them
             return self._learn(X)
         with rows_of_numbers(X):
             Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
-        U = as_inputs(inputs, len(Y))
+        U = records.as_inputs(inputs, len(Y))
         columns, index = getattr(self, "feature_names_in_", None), getattr(X, "index", None)
         starts = episode_starts(check_lengths(lengths, len(Y)))
-        self._learn(UnitRows(Y, U, starts, columns=columns, row_index=index))
+        self._learn(records.UnitRows(Y, U, starts, columns=columns, row_index=index))
         if U is not None and self.input_ is None:
-            warn_inputs_ignored()
+            records.warn_inputs_ignored()
         return self
 
     def _learn(self, rows):
@@ -224,31 +213,31 @@ class KalmanClient(HasBaseline, UnitClient):
         given = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
         if given:
             given = check_matrices(given, Y.shape[1])
-        check_inputs_fit(U, given.get("B"), name)
-        active = active_columns(Y, name, columns)
+        records.check_inputs_fit(U, given.get("B"), name)
+        active = records.active_columns(Y, name, columns)
         Y, active, baseline = self._off_baseline(Y, active, index, starts, name, columns, is_noised=noise is not None)
         given = restricted(given, active) if given else given
         kept = Y if active.all() else Y[:, active]
-        warn_held_rows(kept, starts, name)
+        records.warn_held_rows(kept, starts, name)
         if noise is None:
             labels = range(len(active)) if columns is None or not len(columns) else columns
-            warn_of_damage(kept, starts, name, np.array(labels)[active])
+            records.warn_of_damage(kept, starts, name, np.array(labels)[active])
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
         # nothing is stored before all has been checked, for a fit that fails leaves the client as it was
         level, input_level = None, None  # those of the record
         if not self.center:
             level, input_level = np.zeros(kept.shape[1]), None if U is None else np.zeros(U.shape[1])
         if set(given) >= COMPLETE:
-            level = column_means(kept) if level is None else level
+            level = records.column_means(kept) if level is None else level
             model = UnitModel(mean=level, **given | {"R": with_diagonal(given["R"], added)})
         else:
-            check_identifiable(kept, self.n_states, starts, name)
+            records.check_identifiable(kept, self.n_states, starts, name)
             model, input_level = self._completed(kept, given, U, starts, name, added, level, input_level, least_shift)
         if self.gain is not None:
             model = replace(model, gain=checked_gain(self.gain, model, active))
         if model.B is not None:
             if U is not None and input_level is None:
-                input_level = column_means(U)
+                input_level = records.column_means(U)
             model = replace(model, input_mean=input_level)
         model = self._from_initial(model)
         self.baseline_, self._added_noise = baseline, added
@@ -294,7 +283,7 @@ class KalmanClient(HasBaseline, UnitClient):
             return Y, active, None
         active, rest = active.copy(), Y - baseline.of(Y, index, starts)[0]
         active[baseline.known] = False
-        return rest, left_columns(Y, rest, active, name, columns), baseline
+        return rest, records.left_columns(Y, rest, active, name, columns), baseline
 
     @property
     def model(self) -> UnitModel:
@@ -328,19 +317,15 @@ def _beyond_squares(name):
     )
 
 
-def _warn_of_one_series(n_columns, name):
-    warn(
-        f"The {n_columns} columns of {name} are multiples of one of them: they are one measurement, and count as "
-        f"{n_columns} with hardly any noise. Keep one column.",
-    )
-
-
 def _checked_identification(client, given, moments, name):
     """The identified model, or what is the matter with the measurements that no model could be."""
     if not (np.isfinite(moments.scale).all() and moments.scale.min() > _TINY):
         raise _beyond_squares(name)
     if len(moments.scale) > 1 and np.linalg.eigvalsh(moments.G[0])[-2] < TUNING.kalman_one_and_all:
-        _warn_of_one_series(len(moments.scale), name)
+        warn(
+            f"The {len(moments.scale)} columns of {name} are multiples of one of them: they are one measurement, and "
+            f"count as {len(moments.scale)} with hardly any noise. Keep one column.",
+        )
     try:
         model = _identified(client, given, moments, name)
         if are_covariances(model.Q[None]):

@@ -22,7 +22,7 @@ from .records import MAX_LAGS, column_means
 from .tuning import TUNING
 
 _MIN_LAGS = 2  # of the past that identification looks at
-_RIDGE = 1e-3  # added to scaled covariances before they are inverted
+RIDGE = 1e-3  # added to scaled covariances before they are inverted
 
 
 class Moments:
@@ -144,12 +144,9 @@ class Moments:
     @cached_property
     def _joint(self):
         """Scaled measurements and inputs side by side."""
-        return self._scaled(slice(None))
-
-    def _scaled(self, rows):
         Y, U = self._raw
-        scaled = (Y[rows] - self.mean) / self.scale
-        return scaled if U is None else np.hstack([scaled, (U[rows] - self.input_mean) / self._input_scale])
+        scaled = (Y - self.mean) / self.scale
+        return scaled if U is None else np.hstack([scaled, (U - self.input_mean) / self._input_scale])
 
     @property
     def series(self):
@@ -164,8 +161,7 @@ class Moments:
     def own_past(self):
         """Sums that say how the measurements follow the rows before them, of a complete record."""
         scales = self.scale, self._input_scale, self.input_mean
-        sums = self._G * self.n_samples
-        return OwnPast.from_sums(sums, lambda a, b: self._scaled(slice(a, b)), self.starts, self.n_samples, scales)
+        return OwnPast.of(self._joint, self.n_lags, self.starts, scales)
 
     @cached_property
     def past(self):
@@ -179,7 +175,7 @@ class Moments:
     def explained(self):
         """Covariance of what the past predicts of the present."""
         cross, past = self.past
-        return cross @ np.linalg.solve(past + _RIDGE * np.eye(len(past)), cross.T)
+        return cross @ np.linalg.solve(past + RIDGE * np.eye(len(past)), cross.T)
 
     @property
     def unexplained(self):
@@ -190,7 +186,7 @@ class Moments:
     @cached_property
     def canonical(self):
         """Squared canonical correlations of the present with the past, and the loadings of the variates."""
-        L = np.linalg.cholesky(self.V[0] + _RIDGE * np.eye(self.n_sensors))
+        L = np.linalg.cholesky(self.V[0] + RIDGE * np.eye(self.n_sensors))
         half = np.linalg.solve(L, self.explained)
         squared, axes = np.linalg.eigh(np.linalg.solve(L, half.T))
         return squared[::-1].clip(0, 1 - 1e-12), np.linalg.solve(L.T, axes[:, ::-1])
@@ -206,7 +202,7 @@ class Moments:
             return np.ones(self.n_sensors)
         past = self.past[1]
         Z = lagged_rows(self._joint, self.n_lags, self.starts)
-        whitened = np.linalg.solve(np.linalg.cholesky(past + _RIDGE * np.eye(len(past))), Z.T)
+        whitened = np.linalg.solve(np.linalg.cholesky(past + RIDGE * np.eye(len(past))), Z.T)
         size = np.einsum("it,it->t", whitened, whitened) / len(past)
         dependence = size @ (self.series @ self.canonical[1]) ** 2 / self.n_samples
         there = self._overlap[self._overlap > 0]  # joint presence over what independence would give
@@ -218,7 +214,7 @@ class Moments:
         Shape (n_lags, n_sensors, n_sensors + n_inputs).
         """
         cross, past = self.past
-        flat = np.linalg.solve(past + _RIDGE * np.eye(len(past)), cross.T).T
+        flat = np.linalg.solve(past + RIDGE * np.eye(len(past)), cross.T).T
         return np.swapaxes(flat.reshape(self.n_sensors, self.n_lags, -1), 0, 1)
 
 

@@ -15,12 +15,10 @@ from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information, is_regular
 from .black_box import NonlinearClient
 from .kalman import KalmanClient
-from .moments import Moments
+from .moments import RIDGE, Moments
 from .records import in_use
 from .tuning import TUNING
 from .unit_model import UnitModel, monitored_by
-
-_RIDGE = 1e-3  # added to scaled covariances before they are inverted
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class UnitMonitor:
         G = moments.G[0]
         if not moments.complete:
             G = partial_covariance((Y - model.mean) / scale, G)
-        G = G + _RIDGE * np.eye(len(scale))
+        G = G + RIDGE * np.eye(len(scale))
         if client.R is None:
             model = replace(model, R=_regression_noise(model, G, scale))
         weights = model.weights * scale[:, None]  # per scaled column

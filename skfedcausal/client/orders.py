@@ -37,18 +37,12 @@ def client_with_inputs(unit, client, others):
     if model.n_states == before.n_states:
         is_worth = model.own_past.evidence() > before.own_past.evidence()
     else:
-        faint = np.sqrt(len(unit.outputs)) / EDGE_SHARE
-        is_worth = model.n_states > before.n_states and _noise_of_states(model) < faint
+        seen = max(np.linalg.eigvalsh(model.C.T @ model.weights)[0], np.finfo(float).tiny)  # of the faintest state
+        is_worth = model.n_states > before.n_states and 1 / seen < np.sqrt(len(unit.outputs)) / EDGE_SHARE
     if not is_worth:
         return None
     B, level = (model.B[:, :n_own], model.input_mean[:n_own]) if n_own else (None, None)
     return known.__replace__(model=replace(model, B=B, input_mean=level, own_past=before.own_past))
-
-
-def _noise_of_states(model):
-    """Largest variance of the states as one row shows them, over their own."""
-    J = model.C.T @ model.weights
-    return 1 / max(np.linalg.eigvalsh(J)[0], np.finfo(float).tiny)
 
 
 def sketch(client, Y, starts):

@@ -26,6 +26,7 @@ from .tuning import TUNING
 FLOOR = 1e-8  # share of a column's variance that is left unpredicted at least
 _RIDGE = 1e-9  # share of a regressor's sum of squares added to it: columns may determine each other
 _LOG_2PI = np.log(2 * np.pi)
+_PIECE = 2**14  # rows that are looked at together
 
 
 @dataclass(frozen=True)
@@ -40,32 +41,15 @@ class OwnPast:
     input_mean: np.ndarray | None = None
 
     @classmethod
-    def from_sums(cls, sums, ends, starts, n_samples, scales):
-        """From lag sums ``sum_t x[t] x[t-k]'`` of a complete record.
-
-        `ends(first, last)` gives rows of it, `scales` the last three fields.
-        """
-        n_lags, c = min(TUNING.own_past_most_lags, len(sums) - 1), sums.shape[-1]
-        products, n_rows = np.empty((n_lags + 1, c, n_lags + 1, c)), 0
-        for i in range(n_lags + 1):
-            for j in range(i, n_lags + 1):
-                products[i, :, j] = sums[j - i]
-        for start, stop in episodes(starts, n_samples):
-            n_rows += max(stop - start - n_lags, 0)
-            head = ends(start, min(start + n_lags, stop))
-            tail_first = max(stop - 2 * n_lags, start)
-            tail = ends(tail_first, stop)
-            for i in range(n_lags + 1):
-                for j in range(i, n_lags + 1):
-                    k, early = j - i, head[: n_lags - i]
-                    products[i, :, j] -= early[k:].T @ early[: max(len(early) - k, 0)]
-                    first = max(stop - i, start + n_lags - i, start + k) - tail_first
-                    products[i, :, j] -= tail[first:].T @ tail[first - k : len(tail) - k]
-        for i in range(n_lags + 1):
-            for j in range(i):
-                products[i, :, j] = products[j, :, i].T
-        size = (n_lags + 1) * c
-        return cls(products.reshape(size, size), n_lags, n_rows, *scales)
+    def of(cls, x, n_lags, starts, scales):
+        """Of a complete scaled record x (n_samples, n_columns), `n_lags` at most; `scales`: the last three fields."""
+        n_lags = min(TUNING.own_past_most_lags, n_lags)
+        at = np.concatenate([np.arange(start + n_lags, stop) for start, stop in episodes(starts, len(x))])
+        products = np.zeros(((n_lags + 1) * x.shape[1],) * 2)
+        for rows in np.array_split(at, len(at) // _PIECE + 1):  # copies of a long record would take memory
+            together = np.hstack([x[rows], rows_before(x, rows, n_lags)])
+            products += together.T @ together
+        return cls(products, n_lags, len(at), *scales)
 
     @property
     def n_columns(self):
@@ -228,14 +212,9 @@ class ResidualModel:
 
     def _rest(self, Y, U, starts, present=True):
         """Expected r of the rows with all of their past, as a function of their states; the rows."""
-        n, x = len(Y), self.own_past.scaled(Y, U, self.mean)
-        complete = np.isfinite(x).all(axis=1)
-        known = complete.copy() if present else np.ones(n, dtype=bool)
-        for start in starts:
-            known[start : start + self.n_lags] = False
-        for lag in range(1, self.n_lags + 1):
-            known[lag:] &= complete[:-lag]
-        at = np.flatnonzero(known)
+        x = self.own_past.scaled(Y, U, self.mean)
+        known = complete_before(x, starts) >= self.n_lags
+        at = np.flatnonzero(known & np.isfinite(x).all(axis=1) if present else known)
         p = len(self.to_states)
         by_past = rows_before(x, at, self.n_lags) @ self.coefficients[:, p:].T
         return lambda states: states @ self.coefficients[:, :p].T + by_past, at
@@ -304,7 +283,7 @@ class OwnDensity:
     def _errors(self, Y, U, starts):
         """Rows, their errors and the factor of those, by the number of complete rows before them."""
         x = self.own_past.scaled(Y, U, self.mean)
-        before, most = _complete_before(x, starts), len(self.orders) - 1
+        before, most = complete_before(x, starts), len(self.orders) - 1
         found = []
         for k, (B, L) in enumerate(self.orders):
             at = np.flatnonzero(np.minimum(before, most) == k)
@@ -312,7 +291,7 @@ class OwnDensity:
         return found
 
 
-def _complete_before(x, starts):
+def complete_before(x, starts):
     """How many rows of its episode right before each row are complete.
 
     `x` is (n_samples, c), the result (n_samples,).

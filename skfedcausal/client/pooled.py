@@ -56,15 +56,10 @@ def pooled_messages(sites):
     messages, first = {}, 0
     for (name, worker), model in zip(workers.items(), models, strict=True):
         rows = slice(first, first + model.n_states)
-        messages[name] = StateMessage(
-            np.ascontiguousarray(info.z[:, rows]),
-            np.ascontiguousarray(info.patterns[:, rows, rows]),
-            info.index,
-            episode_lengths(worker.starts, len(Y)),
-            np.zeros(len(Y)) if first else info.const,  # of the pooled table, counted once
-            model.A,
-            model.Q,
-            unpredicted=model.unpredicted_states() if info.is_constant else None,
-        ).with_inputs(worker.inputs, model.B)
+        z, J = (np.ascontiguousarray(own) for own in (info.z[:, rows], info.patterns[:, rows, rows]))
+        const = np.zeros(len(Y)) if first else info.const  # of the pooled table, counted once
+        unpredicted = model.unpredicted_states() if info.is_constant else None
+        about = info.index, episode_lengths(worker.starts, len(Y)), const, model.A, model.Q
+        messages[name] = StateMessage(z, J, *about, unpredicted=unpredicted).with_inputs(worker.inputs, model.B)
         first = rows.stop
     return messages

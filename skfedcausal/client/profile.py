@@ -87,12 +87,6 @@ def _of_the_calendar(clock, rows, most=None):
 
 def _group_means(Y, groups, n_groups):
     """Mean of each column by group less the mean of all rows, zero where a group has none, (n_groups, k)."""
-    seen = np.isfinite(Y)
-    values = np.where(seen, Y, 0.0)
-    out = np.empty((n_groups, Y.shape[1]))
-    for k in range(Y.shape[1]):
-        count = np.bincount(groups, seen[:, k], n_groups)
-        total = np.bincount(groups, values[:, k], n_groups)
-        mean = total.sum() / max(count.sum(), 1)
-        out[:, k] = np.where(count > 0, total / np.maximum(count, 1) - mean, 0.0)
-    return out
+    frame = pd.DataFrame(Y)
+    means = frame.groupby(groups).mean().reindex(range(n_groups))
+    return (means - frame.mean()).fillna(0.0).to_numpy()

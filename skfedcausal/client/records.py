@@ -155,23 +155,11 @@ def warn_of_damage(Y, starts, name, labels):
 
 def _repeating(Y):
     """Columns with a repeated extreme value, with a long run of one value, or that begin like another."""
-    low, high = np.full((2, Y.shape[1], 1), np.nan)
-    counts, run = np.zeros((2, Y.shape[1])), np.zeros(Y.shape[1], dtype=bool)
-    for first in range(0, len(Y), TUNING.records_head):
-        piece = np.ascontiguousarray(
-            Y[first : first + TUNING.records_head].T
-        )  # along columns all this takes several times as long
-        for count, ends, extreme in zip(counts, (low, high), (np.fmin, np.fmax), strict=True):
-            found = extreme.reduce(piece, axis=1, keepdims=True)
-            new = extreme(ends, found)
-            there = np.flatnonzero(piece == new) // piece.shape[1]  # few: a count along rows takes twice as long
-            count[:] = np.where(new[:, 0] == ends[:, 0], count, 0) + np.bincount(there, minlength=len(piece))
-            ends[:] = new
-        probes = Y[
-            first : first + TUNING.records_head + TUNING.records_long_run : TUNING.records_long_run
-        ]  # a run holds two of them
-        run |= (probes[1:] == probes[:-1]).any(axis=0)
-    return (counts >= TUNING.records_often).any(axis=0) | run | _alike(Y[: TUNING.records_probes])
+    series = np.ascontiguousarray(Y.T)  # along columns all this takes several times as long
+    ends = [extreme.reduce(series, axis=1, keepdims=True) for extreme in (np.fmin, np.fmax)]
+    often = np.any([np.count_nonzero(series == end, axis=1) >= TUNING.records_often for end in ends], axis=0)
+    probes = Y[:: TUNING.records_long_run]  # a run holds two of them
+    return often | (probes[1:] == probes[:-1]).any(axis=0) | _alike(Y[: TUNING.records_probes])
 
 
 def _alike(Y):
@@ -197,8 +185,11 @@ def check_identifiable(Y, n_states, starts, name):
     """Refuse a record that is too short to tell anything about the states."""
     n_samples, d = Y.shape
     p = min(d, 2) if n_states == "auto" else n_states
-    if not np.isfinite(Y.sum()):
-        _check_seen(Y, name, p)
+    if not np.isfinite(Y.sum()) and (n_seen := int((~np.isnan(Y)).any(axis=1).sum())) < p + 3:
+        raise ValueError(
+            f"{name} has values in {n_seen} of {len(Y)} rows; identifying {p} states needs at least {p + 3}. Leave the "
+            "unit out, or give rows in which it was seen."
+        )
     if n_states != "auto" and n_states > MAX_LAGS * d:
         raise ValueError(
             f"n_states={n_states} for {name}, which has {d} columns that vary. Use at most {MAX_LAGS * d}: "
@@ -218,29 +209,19 @@ def check_identifiable(Y, n_states, starts, name):
         )
 
 
-def _check_seen(Y, name, p):
-    """Refuse a unit that was seen in too few rows."""
-    n_seen = int((~np.isnan(Y)).any(axis=1).sum())
-    if n_seen < p + 3:
-        raise ValueError(
-            f"{name} has values in {n_seen} of {len(Y)} rows; identifying {p} states needs at least {p + 3}. Leave the "
-            "unit out, or give rows in which it was seen."
-        )
-
-
 def repeated_rows(Y, starts=(0,), before=None, columns=None):
     """How many rows back each row has been the same, shape (n_samples,)."""
     columns = range(Y.shape[1]) if columns is None else columns
-    if before is None and len(columns):
-        first = np.ascontiguousarray(Y[:, columns[0]])  # one pass over rows that lie apart
-        now, then = first[1:], first[:-1]
-        if ((now > then) | (now < then)).all():
-            return np.zeros(len(Y), dtype=int)
-    same = _same_as_before(Y, columns)
+    same = np.zeros(len(Y), dtype=bool)
+    if len(columns) and len(Y):
+        first = np.ascontiguousarray(Y[:, columns[0]])  # most rows are seen to move by one pass over one column
+        rows = 1 + np.flatnonzero((first[1:] == first[:-1]) | (np.isnan(first[1:]) & np.isnan(first[:-1])))
+        now, then = Y[np.ix_(rows, columns)], Y[np.ix_(rows - 1, columns)]
+        alike = ((now == then) | (np.isnan(now) & np.isnan(then))).all(axis=1)
+        same[rows[alike & ~np.isnan(now).all(axis=1)]] = True
     if before is not None and len(Y):
-        row, first = before.row, Y[0, columns]
-        known = ~np.isnan(first)
-        same[0] = known.any() and np.array_equal(row, first, equal_nan=True)
+        first = Y[0, columns]
+        same[0] = not np.isnan(first).all() and np.array_equal(before.row, first, equal_nan=True)
     same[[start for start in starts if start > 0 or before is None]] = False
     if not same.any():
         return np.zeros(len(Y), dtype=int)
@@ -248,23 +229,6 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
     last_change = np.maximum.accumulate(np.where(same, -1, steps))
     count = 0 if before is None else before.repeats
     return np.where(last_change < 0, count + 1 + steps, steps - last_change)
-
-
-def _same_as_before(Y, columns):
-    """Which rows have values, and the same as the row before; the first has none before it."""
-    same = np.zeros(len(Y), dtype=bool)
-    rows = np.arange(1, len(Y))
-    for k, column in enumerate(columns):  # each looks only at the rows that those before it leave
-        if k:
-            now, then = Y[rows, column], Y[rows - 1, column]
-        else:
-            series = np.ascontiguousarray(Y[:, column])
-            now, then = series[1:], series[:-1]
-        rows = rows[(now == then) | (np.isnan(now) & np.isnan(then))]
-        if not len(rows):
-            return same
-    same[rows[~np.isnan(Y[np.ix_(rows, columns)]).all(axis=1)]] = True
-    return same
 
 
 class Passed(NamedTuple):
@@ -285,7 +249,7 @@ class Silence:
     @classmethod
     def learn(cls, Y, starts):
         """What a unit's record shows; None where fewer than two columns move."""
-        moving = _moving_columns(Y)
+        moving = np.flatnonzero(~constant_columns(Y))
         if len(moving) < 2:
             return None
         head = Y[: TUNING.records_head, moving]
@@ -315,18 +279,6 @@ class Silence:
 def _moves(now, then):
     """Whether a value is another one than that before it, both missing aside."""
     return now != then and (now == now or then == then)
-
-
-def _moving_columns(Y):
-    """Columns with two values at least, in their order."""
-    moving, rest = np.zeros(Y.shape[1], dtype=bool), np.arange(Y.shape[1])
-    for part in (Y[: TUNING.records_head], Y):
-        rows = np.ascontiguousarray(part[:, rest].T)
-        moving[rest] = np.fmax.reduce(rows, axis=1) > np.fmin.reduce(rows, axis=1)  # not where nothing was seen
-        rest = np.flatnonzero(~moving)
-        if not len(rest):
-            break
-    return np.flatnonzero(moving)
 
 
 def _warn_of_silence(name, first, silent, count, where):

@@ -85,7 +85,9 @@ class SiteRecord:
             outputs, inputs, moves = _split(_chunks(rows), own, which, path)
             if moving is None:
                 moving = [name for name, moved in zip(settings.inputs, moves, strict=True) if moved]
-            inputs = _columns_of(inputs, [settings.inputs.index(name) for name in moving])
+            inputs = (
+                np.ascontiguousarray(inputs[:, [settings.inputs.index(name) for name in moving]]) if moving else None
+            )
         lengths, last_mode = check_lengths(file.lengths, len(outputs)), None
         if codes is not None:
             starts = episode_starts(lengths)
@@ -280,11 +282,6 @@ def _split(chunks, own, which, path):
         if n_rows == 0:
             raise SettingsError(f"{path} has no rows.")
         return _mapped(outputs, n_rows, len(own)), _mapped(inputs, n_rows, len(which)) if which else None, moving
-
-
-def _columns_of(inputs, places):
-    """Some of the inputs; None of none."""
-    return np.ascontiguousarray(inputs[:, places]) if len(places) else None
 
 
 def _mapped(file, n_rows, n_columns):

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 class Tuning:
     """Numbers of the modules beside this one; the first word of a name is that of its module."""
 
-    # standard deviations per level at which products need not be centred before they are summed
-    augmenter_rounding: float = 1e-6
-
     baseline_smooth: int = 8  # degrees of freedom of a smooth trend unless a number is given
     baseline_settle: int = 8  # rows after a change of mode with a level of their own, while units settle
     baseline_fewest_rows: int = 5  # rows for each column that is taken off, at least

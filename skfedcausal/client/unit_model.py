@@ -72,11 +72,6 @@ class UnitModel:
         return ResidualModel.learned(self.own_past, self.C, self.R, self.mean)
 
     @property
-    def has_room(self):
-        """Whether a sensor may become a state and another one is left as noise, of which the own past tells more."""
-        return self.n_states < len(self.C) - 1 and self.residual_model is not None
-
-    @property
     def n_states(self):
         """Number of states."""
         return len(self.A)
@@ -124,16 +119,10 @@ class UnitModel:
         elif const and self.residual_model is not None:
             info = replace(info, const=self.residual_model.const(Y, inputs, starts, info.const))
         local_model = local_model or not info.determines_states  # the server needs a start
+        A, Q = (self.A, self.Q) if local_model else (None, None)
+        lengths, left = episode_lengths(starts, len(Y)), self.unpredicted_states() if info.is_constant else None
         message = StateMessage(
-            info.z,
-            info.patterns,
-            info.index,
-            episode_lengths(starts, len(Y)),
-            info.const,
-            self.A if local_model else None,
-            self.Q if local_model else None,
-            unpredicted=self.unpredicted_states() if info.is_constant else None,
-            alone=True if alone else None,
+            info.z, info.patterns, info.index, lengths, info.const, A, Q, unpredicted=left, alone=alone or None
         )
         return message.with_inputs(inputs, self.B)
 
@@ -159,14 +148,12 @@ class UnitModel:
         if self.gain is not None:
             return filtered_with(self.gain, self.A, self.C, Y - self.mean, exogenous, starts)
         if self.initial is not None:
-            return self.own_run(Y, exogenous, starts).filtered
+            return own_run(self, Y, exogenous, starts).filtered
         states = self._complete_states(Y, exogenous, starts)
         if states is not None:
             return states
-        info = self.information(Y)
-        return filter_missing(
-            self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts
-        ).filtered
+        start = self.initial_covariance()
+        return filter_missing(self.A, self.Q, start, self.information(Y), exogenous=exogenous, starts=starts).filtered
 
     def _complete_states(self, Y, exogenous, starts):
         """Filtered states of a record without gaps, in the one pass over it that also finds a gap: then None.
@@ -175,32 +162,17 @@ class UnitModel:
         """
         W = self.weights
         with np.errstate(invalid="ignore", over="ignore"):
-            states = filtered_states(
-                self.schedule(),
-                (Y, W),
-                exogenous=exogenous,
-                offset=-self.mean @ W if self.mean.any() else None,
-                starts=starts,
-            )
+            offset = -self.mean @ W if self.mean.any() else None
+            states = filtered_states(self.schedule(), (Y, W), exogenous=exogenous, offset=offset, starts=starts)
         ends = [stop - 1 for _, stop in episodes(starts, len(Y))]
         return states if np.isfinite(states[ends]).all() else None
-
-    def states_at_once(self, Y, starts=(0,)):
-        """Filtered states of measurements that nobody has checked yet; None where they need a closer look."""
-        if self.gain is not None or self.initial is not None:
-            return None
-        return self._complete_states(Y, None, starts)
 
     def predict(self, Y, U=None, starts=(0,)):
         """States predicted one step ahead, shape (n_samples, n_states)."""
         if self.initial is not None:
-            return self.own_run(Y, self.exogenous(U, starts), starts).predicted
+            return own_run(self, Y, self.exogenous(U, starts), starts).predicted
         H = self.filter(Y, U, starts)
         return predicted_states(self.A, H, exogenous=self.exogenous(U, starts), starts=starts)
-
-    def own_run(self, Y, exogenous=None, starts=(0,), *, smooth=False):
-        """The unit's own filter from its initial state, and smoother."""
-        return own_run(self, Y, exogenous, starts, smooth=smooth)
 
     def measurements(self, states):
         """Expected measurements of given states, shape (n_samples, n_sensors)."""
@@ -210,7 +182,7 @@ class UnitModel:
         """Log-density of each row given the past, shape (n_samples,)."""
         exogenous = self.exogenous(U, starts)
         if self.initial is not None:
-            return self.own_run(Y, exogenous, starts).log_density
+            return own_run(self, Y, exogenous, starts).log_density
         info = self.information(Y, with_const=True)
         if not info.is_constant:
             run = filter_missing(self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts)
@@ -410,8 +382,8 @@ class UnitClient(UnitFilter):
         -------
         StateMessage
         """
-        wishes = {"inputs": inputs, "const": const, "local_model": local_model}
-        return self.message_model.message(in_use(self, Y), starts, **wishes)
+        model = self.message_model
+        return model.message(in_use(self, Y), starts, inputs=inputs, const=const, local_model=local_model)
 
     _moved = {
         "residuals": "Y - client.predict(Y)",

@@ -23,23 +23,9 @@ from .watching import Batch, Feed
 from .worker import UnitWorker
 
 _KEPT = (  # what a unit keeps of a fit for other records
-    "client",
-    "augmenter",
-    "transition",
-    "input_matrix",
-    "input_mean",
-    "phi",
-    "loading_error",
-    "n_states",
-    "silence",
-    "flags",
-    "monitor",
-    "fit",
-    "tags",
-    "habits",
-    "stops",
-    "dtype",
-)
+    "client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error", "n_states", "silence",
+    "flags", "monitor", "fit", "tags", "habits", "stops", "dtype",
+)  # fmt: skip
 
 
 def client_templates(client, names, random_state=None):
@@ -84,25 +70,16 @@ def released(mechanism, plant, noise=None, learning=False):
 
 def new_units(plant, templates, augmenter, noise, *, training=(), home=None):
     """Units that are to learn from a released record; `home` is the raw one, where flags are randomised."""
-    raw = [None] * plant.n_units if home is None else home.outputs
-    parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, raw, strict=True)
-    sites = {}
-    for name, Y, U, columns, at_home in parts:
-        worker = UnitWorker(
-            name,
-            Y,
-            U,
-            plant.starts,
-            columns,
-            templates[name],
-            augmenter,
-            noise[name].variance if name in noise else None,
-            dict(training).get(name),
-            home=at_home,
-            index=plant.index,
-        )
-        sites[name] = Site(worker)
-    return sites
+    settings = {}
+    for k, name in enumerate(plant.names):
+        settings[name] = {
+            "client": templates[name],
+            "augmenter": augmenter,
+            "noise": noise[name].variance if name in noise else None,
+            "training_noise": dict(training).get(name),
+            "home": None if home is None else home.outputs[k],
+        }
+    return _units_about(plant, settings, {})
 
 
 def warn_of_exact_states(plant, slices):
@@ -133,23 +110,22 @@ def kept_states(sites, quiet=False):
 
 def known_units(plant, noise, kept):
     """Units about another record as it was released, with the noise on it and what they keep of a fit."""
-    return _units_about(plant, {name: _watched(kept[name], noise.get(name)) for name in plant.names})
+    return _units_about(plant, {}, {name: _watched(kept[name], noise.get(name)) for name in plant.names})
 
 
 def further_units(plant, augmenter, kept):
     """Units about the next rows of their record, which go on with the models that they keep."""
-    sites = _units_about(plant, {name: _with_rows_to_come(kept[name]) for name in plant.names})
-    for site in sites.values():
-        site.worker.augmenter = augmenter
+    settings = {name: {"augmenter": augmenter} for name in plant.names}
+    return _units_about(plant, settings, {name: _with_rows_to_come(kept[name]) for name in plant.names})
+
+
+def _units_about(plant, settings, states):
+    """Units with the parts of a record, further settings of their workers and the states that they begin with."""
+    sites = {}
+    for name, Y, U, columns in zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, strict=True):
+        worker = UnitWorker(name, Y, U, plant.starts, columns, index=plant.index, **settings.get(name, {}))
+        sites[name] = Site(worker, states.get(name))
     return sites
-
-
-def _units_about(plant, states):
-    parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, strict=True)
-    return {
-        name: Site(UnitWorker(name, Y, U, plant.starts, columns, None, index=plant.index), states[name])
-        for name, Y, U, columns in parts
-    }
 
 
 def _with_rows_to_come(state):
@@ -191,16 +167,12 @@ def randomised_flags(mechanism, plant, kept, flagger):
     return mechanism.release(pairs, records=records, flagger=flagger)
 
 
-def _without_record(name, columns, **settings):
-    return UnitWorker(name, np.zeros((0, len(columns))), None, (0,), columns, None, **settings)
-
-
-def units_alone(kept, layout, flags=None):
-    """Units without a record, for questions about what they learned, or about flags that they may send."""
+def units_alone(kept, layout, **settings):
+    """Units without a record, for questions about what they learned; further settings of their workers by unit."""
     sites = {}
     for name, columns in zip(layout.names, layout.outputs, strict=True):
-        own = None if flags is None else flags[name]
-        sites[name] = Site(_without_record(name, columns, flags=own), kept[name])
+        own = {key: by_unit[name] for key, by_unit in settings.items()}
+        sites[name] = Site(UnitWorker(name, np.zeros((0, len(columns))), None, (0,), columns, **own), kept[name])
     return sites
 
 
@@ -209,9 +181,7 @@ class UnitStreams:
 
     def __init__(self, kept, layout):
         self._feeds = {name: Feed() for name in layout.names}
-        self.sites = {}
-        for name, columns in zip(layout.names, layout.outputs, strict=True):
-            self.sites[name] = Site(_without_record(name, columns, monitored=self._feeds[name]), kept[name])
+        self.sites = units_alone(kept, layout, monitored=self._feeds)
 
     def put(self, plant, noised=None):
         """Give every unit its next rows, as `noised` releases them; whether that cost something."""

@@ -37,7 +37,10 @@ from .tuning import TUNING
 
 def learn_watched(unit, first):
     """The unit off its baseline, its client as it is watched, and its first state with all it knows of nominal rows."""
-    unit = replace(unit, client=watched_client(unit.client), least_shift=TUNING.watching_least_shift)
+    template = unit.client
+    if isinstance(template, KalmanClient) and template.profile == "auto":  # a fault's own period would go with it
+        template = clone(template).set_params(baseline__profile="calendar")
+    unit = replace(unit, client=template, least_shift=TUNING.watching_least_shift)
     client = dithered_client(unit)
     client = unit.fitted() if client is None else client
     unit = unit.off_baseline({"client": client})
@@ -136,12 +139,6 @@ class Dither:
         return spread * ndtri(uniform).reshape(len(Y), d), first + len(Y) - 1
 
 
-def watched_client(template):
-    """The client with no profile but by the calendar: what a fault does at a period of its own would go with it."""
-    is_profiled = isinstance(template, KalmanClient) and template.profile == "auto"
-    return clone(template).set_params(baseline__profile="calendar") if is_profiled else template
-
-
 def dithered_client(unit):
     """Model of a unit of status bits, None where the unit is none."""
     template, Y = unit.client, unit.with_baseline
@@ -219,25 +216,17 @@ def next_message(name, state, monitored, number, *, flags=False):
     measured = Y = baseline.in_known_modes(Y) if getattr(baseline, "known", ()) else Y
     Y, row = answers.off_baseline(state["client"], measured, batch.index, batch.starts, place.row)
     if flags:
-        message, known = _next_flags(state, Y, batch.starts, place.known)
+        before: Any = Y[:0] if place.known is None else place.known
+        joined, starts = np.concatenate([before, Y]), (start + len(before) for start in batch.starts if start > 0)
+        message = FlagMessage(answers.flags_of(state, joined, (0, *starts))[len(before) :])
+        known = joined[-TUNING.watching_remembered :]  # rows that the filter goes on from
     else:
         message, known = answers.stream_message(state, Y, batch.starts, place.known, measured)
-    if batch.inputs is not None and not flags:
         message = message.with_inputs(batch.inputs)
     if len(batch.outputs) >= TUNING.watching_few_rows:  # a few rows hold no page worth the look
         release_pages(batch.outputs)
     record = place.record
     if batch.fingerprint or record:  # rows that came as a file
         record = hashlib.sha256(f"{record} {batch.fingerprint}".encode()).hexdigest()
-    before = place
-    if place.before is not None:
-        before = Place(place.number, place.known, place.record, place.passed, None, place.row)
+    before = Place(place.number, place.known, place.record, place.passed, None, place.row)
     return message, Place(number, known, record, passed, before, row)
-
-
-def _next_flags(state, Y, starts, known):
-    """Two bits of every row, and the rows that the filter goes on from."""
-    before = Y[:0] if known is None else known
-    joined = np.concatenate([before, Y])
-    flags = answers.flags_of(state, joined, (0, *(start + len(before) for start in starts if start > 0)))
-    return FlagMessage(flags[len(before) :]), joined[-TUNING.watching_remembered :]

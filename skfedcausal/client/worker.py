@@ -36,7 +36,7 @@ class UnitWorker:
     inputs: np.ndarray | None  # (n_samples, n_inputs)
     starts: tuple[int, ...]  # first row of each episode
     columns: tuple[str, ...] | None  # names of the sensors
-    client: Any  # template of the unit's model, cloned and fitted here
+    client: Any = None  # template of the unit's model, cloned and fitted here
     augmenter: Any = None
     noise: np.ndarray | None = None  # variance of the noise that a privacy mechanism added to `outputs`
     training_noise: Any = None  # PaperNoise for the messages of training

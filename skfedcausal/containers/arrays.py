@@ -49,9 +49,7 @@ def _to_pandas(X):
     try:
         return X.to_pandas()
     except ImportError:  # polars needs pyarrow for it, but not for one column as an array
-        if hasattr(X, "columns"):
-            return _of_columns(X)
-        return pd.Series(X.to_numpy(), name=X.name)
+        return _of_columns(X) if hasattr(X, "columns") else pd.Series(X.to_numpy(), name=X.name)
 
 
 def _of_columns(X):

@@ -78,7 +78,8 @@ class ClientArrays:
     def __init__(self, clients: Inputs, *, lengths: Lengths = None):
         clients = as_native(clients)
         if not isinstance(clients, (Mapping, list, tuple)) or len(clients) == 0:
-            raise TypeError(f"Got {_kind(clients)}; give a list or dict with one array per unit.")
+            kind = type(clients).__name__ + (f" of shape {clients.shape}" if hasattr(clients, "shape") else "")
+            raise TypeError(f"Got {kind}; give a list or dict with one array per unit.")
         refuse_pairs(clients)
         by_name = clients if isinstance(clients, Mapping) else None
         self.names = tuple(map(str, by_name or (f"client{k}" for k in range(len(clients)))))
@@ -240,13 +241,9 @@ def n_dimensions(part):
 
 def is_of_units(parts):
     """Whether a list has a table for each unit, not episodes, which name them, or rows of numbers."""
-    return any(n_dimensions(part) == 2 or isinstance(part, pd.Series) for part in parts) and not any(
-        map(_is_episode, parts)
-    )
-
-
-def _is_episode(part):
-    return isinstance(part, Mapping) or names_units(as_native(part))
+    if any(isinstance(part, Mapping) or names_units(as_native(part)) for part in parts):
+        return False
+    return any(n_dimensions(part) == 2 or isinstance(part, pd.Series) for part in parts)
 
 
 def refuse_pairs(clients):
@@ -346,8 +343,3 @@ def _pieces(taken, lengths):
     episode = np.searchsorted(np.cumsum(lengths), taken, side="right")
     borders = np.flatnonzero((np.diff(taken) > 1) | (np.diff(episode) > 0)) + 1
     return tuple(np.diff([0, *borders, len(taken)]).tolist())
-
-
-def _kind(clients):
-    shape = getattr(clients, "shape", None)
-    return f"{type(clients).__name__}" + ("" if shape is None else f" of shape {shape}")

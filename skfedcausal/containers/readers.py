@@ -157,9 +157,6 @@ def read_units(X, layout, how):
         known = [None] * len(names)
     else:
         names, tables = layout.names, _tables_in_order(X, layout.names, "X")
-        if _are_as_learned(tables, layout, how.min_samples):
-            clocks = [(f"unit {name!r}", len(Y), None) for name, Y in zip(names, tables, strict=True)]
-            return layout, [(Y, None) for Y in tables], clocks
         owned = map(layout.unit_columns, range(layout.n_units))
         known = [[layout.columns[position] for position in unit] for unit in owned]
     checks = {"input_name": "X", "ensure_min_samples": how.min_samples, "estimator": how.estimator}
@@ -173,19 +170,10 @@ def read_units(X, layout, how):
         if how.estimator is not None:
             _set_features(how.estimator, layout)
     arrays = []
-    for unit, block in enumerate(blocks):
+    for unit, (block, *kinds) in enumerate(zip(blocks, layout.output_positions, layout.input_positions, strict=True)):
         place = layout.unit_columns(unit).index
-        kinds = layout.output_positions[unit], layout.input_positions[unit]
         arrays.append(_outputs_and_inputs(block.values, *(list(map(place, positions)) for positions in kinds)))
     return layout, arrays, [block.clock for block in blocks]
-
-
-def _are_as_learned(tables, layout, min_samples):
-    """Whether units came as plain arrays of their outputs, in order, and nothing is left to be done."""
-    return not any(layout.input_positions) and all(
-        is_fine(Y, min_samples, 1) and Y.shape[1] == len(columns) and list(columns) == sorted(columns)
-        for Y, columns in zip(tables, layout.output_positions, strict=True)
-    )
 
 
 def _set_features(estimator, layout):
@@ -279,13 +267,10 @@ def _tables_in_order(tables, names, what, *, complete=True):
     if not isinstance(tables, (list, tuple)):
         raise TypeError(f"Got {what} of type {type(tables).__name__}; give a list with one array per unit, or a dict.")
     if len(tables) != len(names):
+        advice = " Cross-validation splits a list between units: use ClientArrays(X), or one table, stack_clients(X)."
         raise ValueError(
             f"Got {len(tables)} element(s) in {what}, expected {len(names)}; give one per unit: {listed(names)}."
-            + (
-                " Cross-validation splits a list between units: use ClientArrays(X), or one table, stack_clients(X)."
-                if what == "X"
-                else ""
-            )
+            f"{advice if what == 'X' else ''}"
         )
     return list(tables)
 
@@ -298,8 +283,9 @@ def common_index(clocks):
             f"Got tables of different length: {lengths}. Give every unit one row per time step, with NaN "
             "where it has no value."
         )
-    read: dict = {}
-    clocked = [(what, _clock_once(index, read)) for what, _, index in clocks if index is not None]
+    indexes = {id(index): index for _, _, index in clocks if index is not None}
+    read = {key: read_clock(index) for key, index in indexes.items()}  # once where several tables share it
+    clocked = [(what, read[id(index)]) for what, _, index in clocks if index is not None]
     timed = [(what, clock) for what, clock in clocked if not is_numbering(clock.times)]
     numbered = [(what, clock) for what, clock in clocked if is_numbering(clock.times)]
     if timed and timed[0][1].times.dtype.kind in "iuf":  # numbers of rows say which is which
@@ -311,10 +297,3 @@ def common_index(clocks):
                 "example with reindex, NaN where there is no value."
             )
     return next((clock for _, clock in timed + numbered), Clock(None))
-
-
-def _clock_once(index, read):
-    """Clock of an index, looked at once where several tables share it."""
-    if id(index) not in read:
-        read[id(index)] = read_clock(index)
-    return read[id(index)]

@@ -250,15 +250,12 @@ def at_gaps(index, n_samples):
     if index is None or len(index) < 3 or index.dtype.kind not in "iu" or isinstance(index, pd.RangeIndex):
         return whole
     steps = np.diff(index.to_numpy())
-    if (steps < 1).any():
-        return whole
     gaps = np.flatnonzero(steps > np.median(steps))
-    if not len(gaps):
+    if (steps < 1).any() or not len(gaps):
         return whole
     lengths = tuple(np.diff([0, *(gaps + 1), n_samples]).tolist())
     if is_in_pieces(lengths):
-        text = f"X lacks rows in {len(gaps)} places; its rows are taken as one step apart. {SHUFFLE}"
-        warn(text)
+        warn(f"X lacks rows in {len(gaps)} places; its rows are taken as one step apart. {SHUFFLE}")
         return whole
     more = f" and {len(gaps) - 1} times more" if len(gaps) > 1 else ""
     warn(
@@ -330,7 +327,7 @@ def has_stopped(index, last, period):
     """Whether a batch begins so long after the row before that what was known of the states there is of no use."""
     if last is None or period is None or not _follows(index, last):
         return False
-    return index[0] - last > _times(LONG, period)
+    return index[0] - last > _multiple(LONG, period)
 
 
 LONG = 200  # sampling periods
@@ -353,7 +350,7 @@ def _kind(time):
 
 
 @lru_cache(64)
-def _times(factor, period):
+def _multiple(factor, period):
     return factor * period
 
 
@@ -368,7 +365,7 @@ def check_following(index, last, period):
             f"The batch starts at {index[0]}, but the stream has been followed up to {last} already. Give "
             "the rows after that, or reset() for another stream."
         )
-    if period is not None and _kind(last) is not float and index[0] - last > _times(1.5, period):
+    if period is not None and _kind(last) is not float and index[0] - last > _multiple(1.5, period):
         warn(
             f"There are no rows between {last} and {index[0]}; the stream goes on as if none had been left "
             "out. Give missing rows as NaN, or reset().",

@@ -30,20 +30,15 @@ class UsualRows:
 
     def learn(self, X):
         """Take note of the columns of a container that was read."""
-        if isinstance(X, pd.Series):
-            self._columns[None] = X.index if tuple(X.index) == self._layout.columns else None
-        elif isinstance(X, pd.DataFrame):
-            self._columns[None] = X.columns if tuple(X.columns) == self._layout.columns else None
+        if isinstance(X, (pd.Series, pd.DataFrame)):
+            names = X.index if isinstance(X, pd.Series) else X.columns
+            self._columns[None] = names if tuple(names) == self._layout.columns else None
         elif isinstance(X, Mapping):
             for k, (name, part) in enumerate(X.items()):
-                own = self._names(k) if k < len(self._widths) else ()
+                flat = self._layout.outputs[k] if k < len(self._widths) else ()
+                own = flat, tuple(name.split("__", 1)[-1] for name in flat)  # as its columns may be called in its frame
                 if isinstance(part, pd.DataFrame) and tuple(part.columns) in own:
                     self._columns[name] = part.columns
-
-    def _names(self, k):
-        """Names that the columns of a unit may have in its own frame."""
-        flat = self._layout.outputs[k]
-        return flat, tuple(name.split("__", 1)[-1] for name in flat)
 
     def read(self, X):
         """The row as PlantData, None if it has to be looked at."""

@@ -446,7 +446,7 @@ class FederatedRCADetector(WatchingDetector):
             return super()._sites(plant, watched)
         pairs = randomised_flags(of_flags, plant, self._units, self._flagger)
         self._store_promise(plant.n_samples)
-        return units_alone(self._units, plant.layout, pairs)
+        return units_alone(self._units, plant.layout, flags=pairs)
 
     def _released(self, plant, noise=None):
         """A record with the noise of the nominal one, under which the thresholds were set."""

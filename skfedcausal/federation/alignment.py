@@ -13,7 +13,11 @@ def common_grid(messages):
     timed = {name: clock for name, clock in clocks.items() if clock is not None}
     if not timed:
         return None, _other_rows(messages)
-    reference = _most_usual(timed)
+    # the period and zone that most units have, and of these the grid
+    kinds = {name: (round(clock.period, 6), clock.zoned) for name, clock in timed.items()}
+    usual = Counter(kinds.values()).most_common(1)[0][0]
+    best = Counter(clock[2:] for name, clock in timed.items() if kinds[name] == usual).most_common(1)[0][0]
+    reference = next(name for name, clock in timed.items() if clock[2:] == best)
     problems = {}
     for name, clock in timed.items():
         reason = _reason(clock, timed[reference]) or _too_short(clock, timed[reference])
@@ -32,15 +36,6 @@ def common_grid(messages):
             )
     moved = any(not clock.is_same(grid) for clock in aligned.values())
     return (grid if moved else None), problems
-
-
-def _most_usual(timed):
-    """Unit whose period, zone and grid most others have."""
-    kinds = Counter((round(clock.period, 6), clock.zoned) for clock in timed.values())
-    usual = kinds.most_common(1)[0][0]
-    grids = Counter(clock[2:] for clock in timed.values() if (round(clock.period, 6), clock.zoned) == usual)
-    best = grids.most_common(1)[0][0]
-    return next(name for name, clock in timed.items() if clock[2:] == best)
 
 
 def _reason(clock, other):
@@ -66,11 +61,8 @@ def _too_short(clock, other):
     """Why the others are not cut to the rows of a clock, empty where they are."""
     shared, usual = clock.common(other), sum(other.lengths)
     rows = 0 if shared is None else sum(shared.lengths)
-    return (
-        ""
-        if rows >= max(TUNING.alignment_fewest, TUNING.alignment_least_share * usual)
-        else f"only {rows} of {usual} rows are at the same times"
-    )
+    is_enough = rows >= max(TUNING.alignment_fewest, TUNING.alignment_least_share * usual)
+    return "" if is_enough else f"only {rows} of {usual} rows are at the same times"
 
 
 def moved_from(messages, grid):
@@ -87,8 +79,7 @@ def _apart(aligned, reference):
         if name != reference and (shared is None or sum(shared.lengths) < TUNING.alignment_fewest):
             problems[name] = (
                 f"has no {TUNING.alignment_fewest} rows at the times of {reference!r} (its clock: {clock.in_words()}; "
-                "that of "
-                f"{reference!r}: {aligned[reference].in_words()})."
+                f"that of {reference!r}: {aligned[reference].in_words()})."
             )
     if not problems:  # only all together have too few
         problems = dict.fromkeys(aligned, f"has no {TUNING.alignment_fewest} rows at times that all units have.")

@@ -55,9 +55,11 @@ def unusable(messages, requests, expected, rule):
             problems[name] = problem
     rest = {name: message for name, message in messages.items() if name not in problems}
     _warn_of_odd(rest, requests)
-    if _opens(requests) and any(message.clock is not None for message in rest.values()):
+    is_first = all(request.OPENS for request in requests.values())
+    if is_first and any(message.clock is not None for message in rest.values()):
         return problems  # rows are put beside each other by their times
-    return problems | _lengths(rest, expected.lengths if _of_same_rows(requests) else ())
+    is_whole = all(isinstance(one, RecordRequest) and one.until is None for one in requests.values())
+    return problems | _lengths(rest, expected.lengths if is_whole else ())
 
 
 def _said(message, request, wishes):
@@ -65,16 +67,6 @@ def _said(message, request, wishes):
     if isinstance(message, StateMessage):
         return _unasked(message, request, wishes) or implausible(message, request)
     return _no_model(message)
-
-
-def _opens(requests):
-    """Whether the messages are the first of a fit."""
-    return all(request.OPENS for request in requests.values())
-
-
-def _of_same_rows(requests):
-    """Whether the messages are about all the rows that are known."""
-    return all(isinstance(one, RecordRequest) and one.until is None for one in requests.values())
 
 
 def _sizes(name, message, expected, max_states):
@@ -109,17 +101,15 @@ def _lengths(messages, known):
         (expected, most), *others = Counter(lengths.values()).most_common()
         if others[0][1] == most:
             expected = ()  # nobody can say who is right
+    words = {
+        own: f"{own[0]} rows" if len(own) == 1 else f"{sum(own)} rows in {len(own)} episodes"
+        for own in {*lengths.values(), expected}
+    }
     return {
-        name: f"sent {_rows(own)}, {'the others ' + _rows(expected) if expected else 'which others have not'}."
+        name: f"sent {words[own]}, {'the others ' + words[expected] if expected else 'which others have not'}."
         for name, own in lengths.items()
         if own != expected
     }
-
-
-def _rows(lengths):
-    if len(lengths) == 1:
-        return f"{lengths[0]} rows"
-    return f"{sum(lengths)} rows in {len(lengths)} episodes"
 
 
 def _unasked(message, request, wishes):

@@ -127,9 +127,7 @@ class Signing:
 
     def signature(self):
         """Signature over all parts so far."""
-        if self._pair is not None:
-            return self._pair.sign(self._signed)
-        return self._digest.digest()
+        return self._digest.digest() if self._pair is None else self._pair.sign(self._signed)
 
     def check(self, signature):
         """Refuse another signature."""

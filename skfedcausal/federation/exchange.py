@@ -115,23 +115,19 @@ class Exchange:
             self.messages = {}
             self.attendance.dropped = set(self.names) - set(answers)
         if question.answer.OF_RECORD:
-            if request.OPENS and self._may_differ(answers):
+            has_times = request.OPENS and any(each.clock is not None for each in answers.values())
+            if has_times or (request.OPENS and len({tuple(each.lengths) for each in answers.values()}) > 1):
                 answers = self._on_common_rows(requests, answers, question)
             self._accept(answers)
         return answers
-
-    def _may_differ(self, answers):
-        """Whether units tell the times of their rows, or other numbers of them."""
-        has_times = any(each.clock is not None for each in answers.values())
-        return has_times or len({tuple(each.lengths) for each in answers.values()}) > 1
 
     def _on_common_rows(self, requests, answers, question):
         """First messages about the rows that all units have; who cannot be put beside the others is lost."""
         from .alignment import common_grid, moved_from  # of units that tell times
 
         grid, problems = common_grid(answers)
+        self._without({name: answers.packets[name] for name in problems}, problems, question.needed)
         packets = answers.packets
-        self._without({name: packets[name] for name in problems}, problems, question.needed)
         answers = Answers({name: message for name, message in answers.items() if name not in problems})
         answers.packets = packets
         self.attendance.dropped = set(self.names) - set(answers)
@@ -211,9 +207,8 @@ class Exchange:
         requests = dict.fromkeys(self.names, request)
         packets = self._packets(requests)
         came = self._carried(packets, self.attendance.timeout)
-        late = {
-            name: _problem(packet, came.get(name), answer) for name, packet in packets.items() if _is_late(came, name)
-        }
+        failed = {name: came[name] for name in packets if isinstance(came.get(name), Failure)}
+        late = {name: _problem(packets[name], one, answer) for name, one in failed.items() if one.kind == "timeout"}
         if self.attendance.rule is None or not late:
             return self._read(packets, came, answer, len(packets), requests)
         self._without({name: packets[name] for name in late}, late, self.attendance.rule.needed(len(packets)), came)
@@ -376,12 +371,6 @@ class Exchange:
             if answers is None or isinstance(answers.get(name), Packet):
                 forget(name, packets[name], problem)
         self.attendance.note(packets, problems, needed)
-
-
-def _is_late(answers, name):
-    """Whether a unit gave no answer in time."""
-    answer = answers.get(name)
-    return isinstance(answer, Failure) and answer.kind == "timeout"
 
 
 def _check_question(question, server):

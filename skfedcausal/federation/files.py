@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,16 @@ class FileTransport(FramedTransport):
         came: dict[str, bytes | Failure] = {}
         if not self.one_way:
             for name, frame in frames.items():
-                with _failing_alone(came, name):
+                try:
                     _put_aside(self._file(name, "outbox"))
                     with suppress(FileNotFoundError, NotADirectoryError):
                         self._file(name, "outbox").unlink()  # of a run that was broken off here
                     _put(self._file(name, "inbox"), frame)
+                except OSError as error:  # something in the way of one site's files is that site's failure
+                    if error.errno not in _IN_THE_WAY:
+                        raise
+                    _LOG.warning("Something is in the way of the files of site %r: %s", name, error)
+                    came[name] = Failure("offline", f"its folder cannot be used: {os.strerror(error.errno)}")
         wrong: dict[str, str] = {}  # why what came is not the answer, and which files that was found of
         looked: dict[str, Identity] = {}
         end = time.monotonic() + timeout
@@ -319,18 +324,6 @@ def _put(path, frame):
         except OSError as error:
             if error.errno not in _IN_THE_WAY or not left:
                 raise  # else somebody was quick to put a folder there
-
-
-@contextmanager
-def _failing_alone(came, name):
-    """Context in which something in the way of one site's files is that site's failure."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _IN_THE_WAY:
-            raise
-        _LOG.warning("Something is in the way of the files of site %r: %s", name, error)
-        came[name] = Failure("offline", f"its folder cannot be used: {os.strerror(error.errno)}")
 
 
 def _numbered(run, sequence):

@@ -103,13 +103,10 @@ class FramedTransport:
         if not payloads or any(self._open.get(name) != payload for name, payload in payloads.items()):
             self._sequence += 1
         answers = {name: self._remembered(name, payload, out[name]) for name, payload in payloads.items()}
-        frames = {
-            name: Envelope(self.run, name, "down", self._sequence, seen=self.heads.get(name, "")).seal(
-                payload, self._keys.get(name)
-            )
-            for name, payload in payloads.items()
-            if answers[name] is None
-        }
+        frames = {}
+        for name in [name for name, answer in answers.items() if answer is None]:
+            envelope = Envelope(self.run, name, "down", self._sequence, seen=self.heads.get(name, ""))
+            frames[name] = envelope.seal(payloads[name], self._keys.get(name))
         self._asked = self._asked or bool(frames)
         if not self.one_way:
             self.bytes_down += sum(map(len, frames.values()))

@@ -90,9 +90,7 @@ class LostUnits:
         -------
         int
         """
-        if isinstance(self.quorum, Integral):
-            return int(self.quorum)
-        return int(-(-self.quorum * n_units // 1))
+        return int(self.quorum if isinstance(self.quorum, Integral) else -(-self.quorum * n_units // 1))
 
 
 class Answers(dict):

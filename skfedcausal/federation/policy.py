@@ -1,54 +1,25 @@
 """What a site lets whoever holds its key ask, and what could be learned by asking all of it."""
 
+import tomllib
 from collections import Counter
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from numbers import Integral
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
+from ..message.packet import Packet
 from ..message.schema import KINDS
 from ..message.states import MOST_SUMS, n_named
 from .tuning import TUNING
 
-if TYPE_CHECKING:
-    from ..message.packet import Packet
-
 ANY = "*"
-_FIT = ("fit", "rows", "sensors", "reply", "ask law", "verdict", "close")  # the last two only tell the site
-_RECORD = ("message",)
-_TRAINING = ("train", "plan", "gradient", "blocks", "ask influences", "finish")
-_NETWORKS = ("network-plan", "gradient", "no-gradient", "networks trained")
-_EFFECTS = ("effect",)
-
+_TABLES = tomllib.loads(files(__package__).joinpath("policy.toml").read_text("utf-8"))
 # names that users know, and the operations of packets that they need
-OPERATIONS: dict[str, tuple[str, ...]] = {
-    "fit": _FIT,
-    "train": _TRAINING,
-    "network-plan": _NETWORKS,
-    **dict.fromkeys(
-        (
-            *("transform", "score", "score_samples", "test_links", "benefit"),
-            *("bootstrap_links", "stable_links", "incidents", "predict_root_cause", "attribute"),
-            *("changed_links", "links_over_time", "partial_fit"),
-        ),
-        _RECORD,
-    ),
-    "predict": ("message", "predict", "prediction"),
-    "forecast": ("message", "prediction"),
-    "losses": ("message", "loss"),
-    "flags": ("flag",),
-    **dict.fromkeys(("counterfactual", "transfer_function", "gain_table"), _EFFECTS),
-    **dict.fromkeys(("sensitivity", "step_response", "frequency_response"), _EFFECTS),
-    "aggregate_counterfactual": ("aggregate",),
-    **dict.fromkeys(("impact", "dose_response"), ("message", "factual", "effect")),
-    "whatif": ("message", "factual", "effect", "prediction"),  # the last for sensors that are held
-    "reach": ("message", "prediction", "effect"),
-    "watch": ("watch",),
-    "inputs": ("inputs", "message"),
-    "sensors": ("sensors",),
-    "secure_sums": ("secure_sums", "secure_products"),  # masked: the unit itself limits what they tell
-}
-
-_NEW_MODELS = frozenset(("refine", "inputs", *_TRAINING, *_NETWORKS)) - {"finish", "networks trained"}
+OPERATIONS: dict[str, tuple[str, ...]] = {name: tuple(needed) for name, needed in _TABLES["operations"].items()}
+RULES: dict[str, str] = _TABLES["rules"]
+_LIMITS = ("total_bytes", "rows", "states")
+_TRAINING = OPERATIONS["train"] + OPERATIONS["network-plan"]
+_NEW_MODELS = frozenset(("refine", "inputs", *_TRAINING)) - {"finish", "networks trained"}
 _BY_THE_MODEL = frozenset(("message", "predict", "loss", "flag"))  # answers by the model as it is then
 _ALL_SENSORS = frozenset(("factual",))
 _DISTANCES = frozenset(("message", "flag"))
@@ -80,28 +51,7 @@ class PolicyError(RuntimeError):
 
 def allowing(rule, op):
     """How a site would allow an operation that a rule of its policy refused."""
-    return {
-        "operations": f'`operations` of its [policy] does not name it; the site would allow it with "{op}" there',
-        "rounds": "all `rounds` of its [policy] are used up; the site would allow it with more of them",
-        "runs": "`runs` of its [policy] does not name this run; the site would allow it with the run's name there, "
-        "or as `run` in [site]",
-        "total_bytes": "it would leave the site with more than `total_bytes` of its [policy]; the site would allow "
-        "it with a higher limit",
-        "rows": "the answer has more than `rows` of its [policy]; the site would allow it with a higher limit",
-        "states": "the answer has more than `states` of its [policy]; the site would allow it with a higher limit",
-        "allow_exact": "its states are as many as its sensors that move, which follow from them exactly; the site "
-        "would allow it with `allow_exact = true` in its [policy], or send fewer states (`n_states` of [client])",
-        "once": "a fit asks for it once, before all other questions where rows are left out, and about most rows; "
-        f'the site would allow more with "{op}" in `operations` of its [policy]',
-        "answers": "its record was answered about, and `answers` of its [secure_sums] is used up; a run that broke off "
-        "continues under the same name, and other rows need a higher `answers`",
-        "most": "the sums would tell more of its rows than `most` of its [secure_sums]; ask for fewer lags (`n_lags` "
-        "of [learner]) or fewer units, or give longer records",
-    }[rule]
-
-
-_LIMITS = ("total_bytes", "rows", "states")
-RULES = ("operations", "once", "rounds", "runs", "answers", "most", "allow_exact", *_LIMITS)
+    return RULES[rule].format(op=op)
 
 
 class Answered(Counter):
@@ -246,7 +196,7 @@ class SitePolicy:
         names = ("fit", *self.operations)
         return frozenset(op for name in names for op in (name, *OPERATIONS.get(name, ())))
 
-    def narrowed(self, packet: "Packet") -> "Packet":
+    def narrowed(self, packet: Packet) -> Packet:
         """A question as the unit gets to see it: without offers of more rounds than are allowed.
 
         Parameters
@@ -284,7 +234,7 @@ class SitePolicy:
 
     # -- at the door -----------------------------------------------------------------------------
 
-    def check_run(self, site: str, packet: "Packet", run: str, first: str | None) -> None:
+    def check_run(self, site: str, packet: Packet, run: str, first: str | None) -> None:
         """Refuse a question of a run that is not to be answered.
 
         Parameters
@@ -304,7 +254,7 @@ class SitePolicy:
         if packet.op in KINDS and not (named or (not self.runs and first in (None, run))):
             self._refuse(site, "runs", packet.op)
 
-    def check_question(self, site: str, packet: "Packet", answered: Answered) -> None:
+    def check_question(self, site: str, packet: Packet, answered: Answered) -> None:
         """Refuse a question that is not to be answered.
 
         Parameters
@@ -339,9 +289,7 @@ class SitePolicy:
         if (_is_round(op) and rounds >= self.rounds) or replies >= self.rounds:
             self._refuse(site, "rounds", op)
 
-    def check_answer(
-        self, site: str, question: "Packet", answer: "Packet", answered: Answered, n_sensors: int = 0
-    ) -> None:
+    def check_answer(self, site: str, question: Packet, answer: Packet, answered: Answered, n_sensors: int = 0) -> None:
         """Refuse to send an answer that is about too much, or about too few rows.
 
         Parameters
@@ -468,19 +416,7 @@ class WorstCase:
         """
         known = f"{self.rank} of {self.n_sensors} projections of every row"
         if self.numbers != 0:
-            count = "any number of" if self.numbers is None else self.numbers
-            known += (
-                f" and {count} numbers on how inputs follow measurements, which as many values of rows may follow from"
-            )
+            known += _TABLES["known"]["numbers"].format("any number of" if self.numbers is None else self.numbers)
         if self.sums:
-            known += f" and, of each sensor, {self.sums} sums of ten rows or more of what they leave"
-        if self.exact:
-            return (
-                f"{known}: EXACT. Whoever holds the key and knows {self.n_sensors + 1} rows from elsewhere can compute "
-                "every other row of the record to rounding; without them, all of it up to a mixing of the sensors."
-            )
-        return (
-            f"{known}. The rest of a row cannot be computed, but it can be guessed: with the sensors' loadings known, "
-            "between 19 and 98 % of a sensor's variance (8 sensors, 2 states); with loadings unknown and 10 rows "
-            "known from elsewhere, a median of 75 % of the variance of the other rows, with 50 rows 82 %."
-        )
+            known += _TABLES["known"]["sums"].format(self.sums)
+        return known + _TABLES["known"]["exact" if self.exact else "guessed"].format(self.n_sensors + 1)

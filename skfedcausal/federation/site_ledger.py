@@ -3,7 +3,7 @@
 import hashlib
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..beside import beside
 from ..message.packet import Packet, PacketError
@@ -11,9 +11,7 @@ from ..message.schema import described, purpose
 from .atomic import write_whole
 from .chain import START, Chain, LedgerError, check_chain, read_ledger
 from .envelope import Envelope, check_countersignature, countersignature
-
-if TYPE_CHECKING:
-    from .signatures import KeyPair
+from .signatures import KeyPair
 
 _SAYS_NOTHING = ("error", "done", "nothing yet")
 
@@ -326,7 +324,7 @@ class SiteLedger:
         write_whole(path, beside("ledger_page")(self.entries(), self.verify()).html().encode("utf-8"))
 
 
-def verify_ledger(path: str | PathLike[str], server: "KeyPair | None" = None) -> dict[str, Any]:
+def verify_ledger(path: str | PathLike[str], server: KeyPair | None = None) -> dict[str, Any]:
     """Check a ledger's chain and add up, see :meth:`SiteLedger.verify`.
 
     Parameters

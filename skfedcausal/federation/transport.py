@@ -198,17 +198,18 @@ class InProcessTransport:
         del timeout  # nothing can be late inside one process
         sites = [self._sites[name] for name in out]
         quick = bool(sites) and all(getattr(site.worker, "is_quick", False) for site in sites)
-        results = _one_by_one(sites, out) if quick else self._with_care(sites, out)
+        pairs = list(zip(sites, out.values(), strict=True))
+        results = [one.worker.handle(packet, one.state) for one, packet in pairs] if quick else self._with_care(pairs)
         for site, (_, state) in zip(sites, results, strict=True):  # once all of them have answered
             site.state = state
         return {name: answer for name, (answer, _) in zip(out, results, strict=True)}
 
-    def _with_care(self, sites, out):
+    def _with_care(self, pairs):
         """Results of workers on their packets, with as many threads and processes as are of use."""
-        widest = max((getattr(site.worker, "n_columns", np.inf) for site in sites), default=0)
+        widest = max((getattr(site.worker, "n_columns", np.inf) for site, _ in pairs), default=0)
         with few_threads(widest):
-            n_jobs, pairs = effective_n_jobs(self._n_jobs), list(zip(sites, out.values(), strict=True))
-            processes = self._processes(sites) if n_jobs > 1 else None
+            n_jobs = effective_n_jobs(self._n_jobs)
+            processes = self._processes([site for site, _ in pairs]) if n_jobs > 1 else None
             results: list = []
             began = time.monotonic()
             for site, packet in pairs:
@@ -259,7 +260,10 @@ def _by(processes, pairs, widest):
 
     largest = max(site.worker.n_bytes for site, _ in pairs)
     tasks = [(widest, site.worker, packet, site.state) for site, packet in pairs]
-    return _warned(run(handled, tasks, processes, most=max(1, TUNING.transport_bytes // largest)))
+    results = run(handled, tasks, processes, most=max(1, TUNING.transport_bytes // largest))
+    for message, category in (said for _, _, caught in results for said in caught):
+        warn(message, category)
+    return [(answer, state) for answer, state, _ in results]
 
 
 def handled(widest, worker, packet, state):
@@ -268,15 +272,3 @@ def handled(widest, worker, packet, state):
         warnings.simplefilter("always")
         answer, state = worker.handle(packet, state)
     return answer, state, [(each.message, each.category) for each in caught]
-
-
-def _warned(results):
-    """Answers and states, of which everything is said that workers warned of."""
-    for _, _, caught in results:
-        for message, category in caught:
-            warn(message, category)
-    return [(answer, state) for answer, state, _ in results]
-
-
-def _one_by_one(sites, out):
-    return [site.worker.handle(packet, site.state) for site, packet in zip(sites, out.values(), strict=True)]

@@ -13,7 +13,7 @@ variance, and its effect on the coefficients is that of so much more residual. T
 as it is, over the rows that are not all zero, as the first of an episode are.
 """
 
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,10 +23,8 @@ MOST = 64  # values in a table
 STEPS = 2  # in a standard deviation
 
 _FEW = 64  # numbers that a set counts faster
-_CHUNK = 2**13  # numbers whose bytes stay in the first-level cache
 _GOLDEN = (5**0.5 - 1) / 2
 _SMALLEST = np.finfo(float).tiny
-_PIECE = 1 << 15  # numbers that stay in the second-level cache
 
 
 # --- exactly -----------------------------------------------------------------------------------------------
@@ -45,11 +43,10 @@ def n_leading(array):
     if dtype.kind != "f" or dtype.itemsize < 4:
         return 0
     if n <= _FEW:
-        data = array.astype(_little_endian(dtype), copy=False).tobytes()
+        data = array.astype(dtype.newbyteorder("<"), copy=False).tobytes()
         used = len(set(data[dtype.itemsize - 1 :: dtype.itemsize]))
     else:
-        first = _bytes_of(array)[:, -1]
-        used = int(np.count_nonzero(np.bincount(first))) if n <= _CHUNK else len(_occurring(first))
+        used = len(_occurring(_bytes_of(array)[:, -1]))
     return used if _is_shorter(n, used) else 0
 
 
@@ -104,24 +101,13 @@ def decoded(data, dtype, n, leading):
 
 def _bytes_of(array):
     """Bytes of each number, the leading one last, shape (n, itemsize)."""
-    array = np.asarray(array, dtype=_little_endian(array.dtype), order="C")
+    array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
     return array.reshape(-1, 1).view(np.uint8)
-
-
-@cache
-def _little_endian(dtype):
-    return dtype.newbyteorder("<")
 
 
 def _occurring(values):
     """The bytes that occur, in order."""
-    known = b""
-    for start in range(0, len(values), _CHUNK):
-        new = values[start : start + _CHUNK].tobytes().translate(None, known)
-        while new:
-            known += new[:1]
-            new = new.translate(None, new[:1])
-    return np.array(sorted(known), dtype=np.uint8)
+    return np.flatnonzero(np.bincount(values)).astype(np.uint8)
 
 
 def _is_shorter(n, leading):
@@ -133,34 +119,20 @@ def _is_shorter(n, leading):
 
 def stepped(series):
     """A series in four bits a number and what gives back its numbers, shape (n_columns,)."""
-    series = np.ascontiguousarray(series, dtype=float)
-    n_samples, p = series.shape
-    pieces, rows = _pieces(n_samples, p)
-    unit, level, step = _unit_level_step(series, pieces, rows)
-    size, centre, inverse = (np.tile(x, rows) for x in (unit, level, 1.0 / np.where(step > 0, step, 1.0)))
-    codes = np.zeros(n_samples * p + n_samples * p % 2, dtype=np.uint8)
-    beyond = [np.zeros(0, dtype=np.int64)]
-    excess, n_counted = np.zeros(p), 0
-    flat = series.reshape(-1)
-    for own in pieces:
-        scaled = flat[own] / size[: own.stop - own.start]
-        counted = np.abs(scaled).reshape(-1, p) @ np.ones(p) > 0.0
-        scaled -= centre[: len(scaled)]
-        scaled *= inverse[: len(scaled)]
-        scaled += _dither(own, n_samples, p)
-        whole = np.rint(scaled)
-        scaled -= whole
-        excess += counted @ scaled.reshape(-1, p)
-        n_counted += int(np.count_nonzero(counted))
-        if max(whole.max(), -whole.min()) >= TUNING.codes_middle:
-            outside = np.abs(whole) >= TUNING.codes_middle
-            beyond.append(whole[outside].astype(np.int64))
-            whole[outside] = -TUNING.codes_middle
-        whole += TUNING.codes_middle
-        codes[own] = whole
-    if n_counted:
-        level = level + excess / n_counted * step
-    return codes[::2] | codes[1::2] << 4, np.concatenate(beyond), level * unit, step * unit
+    columns = np.ascontiguousarray(series.T, dtype=float)  # along rows all this takes several times as long
+    unit = np.maximum(np.abs(columns).mean(axis=1), _SMALLEST)
+    scaled = columns / unit[:, None]
+    level, step, counted = scaled.mean(axis=1), scaled.std(axis=1) / STEPS, scaled.any(axis=0)
+    scaled = (scaled - level[:, None]) / np.where(step > 0, step, 1.0)[:, None] + _parts_of(len(series))
+    whole = np.rint(scaled).T
+    if counted.any():
+        level = level + (scaled - whole.T)[:, counted].mean(axis=1) * step
+    outside = np.abs(whole) >= TUNING.codes_middle
+    beyond = whole[outside].astype(np.int64)
+    whole[outside] = -TUNING.codes_middle
+    codes = (whole + TUNING.codes_middle).astype(np.uint8).reshape(-1)
+    codes = np.append(codes, np.zeros(len(codes) % 2, dtype=np.uint8))
+    return codes[::2] | codes[1::2] << 4, beyond, level * unit, step * unit
 
 
 def unstepped(codes, beyond, level, step, n_samples):
@@ -169,65 +141,18 @@ def unstepped(codes, beyond, level, step, n_samples):
     size = n_samples * p
     if codes.shape != (-(-size // 2),):
         raise ValueError(f"has shape {codes.shape} for {n_samples} rows of {p} columns")
-    each = np.empty((len(codes), 2), dtype=np.uint8)
-    np.bitwise_and(codes, 15, out=each[:, 0])
-    np.right_shift(codes, 4, out=each[:, 1])
-    if each.reshape(-1)[size:].any():
+    each, rest = np.split(np.column_stack([codes & 15, codes >> 4]).reshape(-1), [size])
+    if rest.any():
         raise ValueError("has bits behind its end")
-    each = each.reshape(-1)[:size]
     if size - np.count_nonzero(each) != len(beyond) or (np.abs(beyond) < TUNING.codes_middle).any():
         raise ValueError("does not go with the numbers beyond it")
-    series = np.empty(size)
-    pieces, rows = _pieces(n_samples, p)
-    steps, levels = np.tile(step, rows), np.tile(level, rows)
-    for own in pieces:
-        piece = series[own]
-        np.subtract(each[own], _dither(own, n_samples, p), out=piece)
-        piece -= TUNING.codes_middle
-        piece *= steps[: len(piece)]
-        piece += levels[: len(piece)]
-    at = np.flatnonzero(each == 0)
-    row, column = np.divmod(at, p)
-    series[at] = (beyond - _parts_of(n_samples)[row]) * step[column] + level[column]
-    return series.reshape(n_samples, p)
-
-
-def _pieces(n_samples, p):
-    """Pieces of a series of p columns, row by row in one line, that fit into the cache, and their rows."""
-    rows = max(min(_PIECE // p, n_samples), 1)
-    length, size = rows * p, n_samples * p
-    return [slice(first, min(first + length, size)) for first in range(0, size, length)], rows
-
-
-def _dither(own, n_samples, p):
-    """Parts of a step for each row of a piece, evenly spread over any segment of rows."""
-    return np.repeat(_parts_of(n_samples)[own.start // p : own.stop // p], p)
-
-
-def _unit_level_step(series, pieces, rows):
-    """Size of each column, and in units of it, which keep squares numbers, its mean and its step."""
-    (n_samples, p), flat = series.shape, series.reshape(-1)
-    sums, sizes, squares = np.zeros((3, p))
-    ones = np.ones(n_samples)
-    for own in pieces:
-        piece = flat[own].reshape(-1, p)
-        sums += ones[: len(piece)] @ piece
-        sizes += ones[: len(piece)] @ np.abs(piece)
-    unit = np.maximum(sizes / n_samples, _SMALLEST)
-    level = sums / n_samples / unit
-    size, centre = np.tile(unit, rows), np.tile(level, rows)
-    for own in pieces:
-        scaled = flat[own] / size[: own.stop - own.start]
-        scaled -= centre[: len(scaled)]
-        scaled *= scaled
-        squares += ones[: len(scaled) // p] @ scaled.reshape(-1, p)
-    return unit, level, np.sqrt(squares / n_samples) / STEPS
+    whole = each.astype(float) - TUNING.codes_middle
+    whole[each == 0] = beyond
+    return (whole.reshape(n_samples, p) - _parts_of(n_samples)[:, None]) * step + level
 
 
 @lru_cache(maxsize=1)  # units of a plant have the same rows
 def _parts_of(n_samples):
     """Fractional parts of multiples of the golden ratio, about zero."""
     parts = np.arange(n_samples) * _GOLDEN
-    parts -= np.floor(parts)
-    parts -= 0.5
-    return parts
+    return parts - np.floor(parts) - 0.5

@@ -68,9 +68,18 @@ class Numbers(Rule):
     """Finite real numbers in double precision; base of the other kinds of arrays."""
 
     multiply: ClassVar[Callable] = np.multiply  # with what undoes a scaling
+    stored: ClassVar[Any] = None  # dtype in packets, None for that of the numbers
+    kinds_read: ClassVar[str] = "f"  # of dtypes
+
+    def write(self, message, value, dtype, into):
+        into[self.array] = value if self.stored is None else np.asarray(value, dtype=self.stored)
 
     def read(self, left, sizes, values):
-        values[self.name] = self.taken(left, sizes)
+        values[self.name] = self.checked(self.taken(left, sizes, kinds=self.kinds_read))
+
+    def checked(self, value):
+        """The value of a field, from its array."""
+        return value
 
     def taken(self, left, sizes, name=None, shape=None, kinds="f"):
         """One array that is left, of the expected kind and of a shape that fits the sizes known so far."""
@@ -126,8 +135,7 @@ class Shared(Numbers):
 class Halves(Numbers):
     """Numbers in half precision, whatever the others travel in."""
 
-    def write(self, message, value, dtype, into):
-        into[self.array] = np.asarray(value, dtype=np.float16)
+    stored = "float16"
 
 
 class Repeated(Numbers):
@@ -152,7 +160,11 @@ class Series(Numbers):
         if dtype == "float64" or value.shape[1] == 0:
             into[self.array] = value
         else:
-            into[self.array], into[self.also[0]] = scaled_columns(value, dtype)
+            into[self.array], into[self.also[0]] = self.scaled(message, value, dtype)
+
+    def scaled(self, message, value, dtype):
+        """Rounded numbers, and what undoes their scaling."""
+        return scaled_columns(value, dtype)
 
     def read(self, left, sizes, values):
         value = self.taken(left, sizes)
@@ -177,12 +189,8 @@ class Whitened(Series):
     multiply: ClassVar[Callable] = staticmethod(np.matmul)
     axes = 2
 
-    def write(self, message, value, dtype, into):
-        if dtype == "float64":
-            into[self.array] = value
-        else:
-            J = message.information.mean_information
-            into[self.array], into[self.also[0]] = whitened_columns(value, J, dtype)
+    def scaled(self, message, value, dtype):
+        return whitened_columns(value, message.information.mean_information, dtype)
 
 
 class Stepped(Numbers):
@@ -219,8 +227,8 @@ class Stepped(Numbers):
 class Covariance(Numbers):
     """One positive semidefinite matrix, whole."""
 
-    def read(self, left, sizes, values):
-        values[self.name] = self.semidefinite(self.taken(left, sizes)[None])[0]
+    def checked(self, value):
+        return self.semidefinite(value[None])[0]
 
     def semidefinite(self, matrices):
         """Matrices, all of which must be covariances."""
@@ -285,18 +293,20 @@ def _without_rounding(matrices):
 class Whole(Numbers):
     """Whole numbers."""
 
+    kinds_read = "iu"
+
     def write(self, message, value, dtype, into):
         into[self.array] = np.asarray(value, dtype=np.int64).reshape(-1, *self.shape[1:])
 
-    def read(self, left, sizes, values):
-        values[self.name] = self.taken(left, sizes, kinds="iu").astype(np.intp)
+    def checked(self, value):
+        return value.astype(np.intp)
 
 
 class Lengths(Whole):
     """Whole numbers as a tuple."""
 
-    def read(self, left, sizes, values):
-        values[self.name] = tuple(self.taken(left, sizes, kinds="iu").tolist())
+    def checked(self, value):
+        return tuple(value.tolist())
 
 
 class Positions(Whole):
@@ -329,43 +339,35 @@ class Bits(Numbers):
 class Ring(Numbers):
     """Whole numbers modulo 2^64."""
 
+    kinds_read = "i"
+
     def write(self, message, value, dtype, into):
         into[self.array] = np.ascontiguousarray(value).view(np.int64)
 
-    def read(self, left, sizes, values):
-        value = np.ascontiguousarray(self.taken(left, sizes, kinds="i"))
+    def checked(self, value):
         if value.dtype != np.int64:
             raise self.error(f"has dtype {value.dtype}, expected int64")
-        values[self.name] = value.view(np.uint64)
+        return np.ascontiguousarray(value).view(np.uint64)
 
 
 class Octets(Numbers):
     """Bytes, as many in each row."""
 
-    def write(self, message, value, dtype, into):
-        into[self.array] = np.asarray(value, dtype=np.uint8)
+    stored, kinds_read = "uint8", "u"
 
-    def read(self, left, sizes, values):
-        value = self.taken(left, sizes, kinds="u")
+    def checked(self, value):
         if value.dtype != np.uint8:
             raise self.error(f"has dtype {value.dtype}, expected uint8")
-        values[self.name] = value
+        return value
 
 
 class Counts(Whole):
     """Whole numbers, each at least one."""
 
-    def write(self, message, value, dtype, into):
-        into[self.array] = np.asarray(value, dtype=np.int64)
-
-    def read(self, left, sizes, values):
-        value = self.taken(left, sizes, kinds="iu").astype(np.int64)
+    def checked(self, value):
         if not (value >= 1).all():
             raise self.error("has numbers below one")
-        values[self.name] = value
-
-
-# --- scalars -----------------------------------------------------------------------------------------------
+        return value.astype(np.int64)
 
 
 class Scalar(Rule):

@@ -12,7 +12,7 @@ import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -67,32 +67,27 @@ class Packet:
     def __getstate__(self):
         return {name: getattr(self, name) for name in ("op", "round", "arrays", "scalars")}  # not what was found of it
 
-    @property
+    @cached_property
     def _header(self):
-        found = vars(self).get("_found")
-        if found is None:
-            found = vars(self)["_found"] = self._look()
-        return found
-
-    def _look(self):
         """The header, and the size of the table of every array: finding it takes a look at all numbers."""
         for value in (self.arrays, self.scalars):
             if type(value) is not dict and not isinstance(value, Mapping):
                 raise PacketError(f"Arrays and scalars of a packet are dicts, not a {type(value).__name__}.")
-        specs = tuple([_array_spec(name, value) for name, value in self.arrays.items()])
-        if self.scalars or type(self.op) is not str or type(self.round) is not int:
-            text = _header_text(self.op, self.round, specs, dict(self.scalars))
-        else:
-            text = _usual_header(self.op, self.round, specs)
+        specs = [_array_spec(name, value) for name, value in self.arrays.items()]
+        arrays = {name: [dtype, list(shape), leading][: 3 if leading else 2] for name, dtype, shape, leading in specs}
+        header = {"op": self.op, "round": self.round, "arrays": arrays, "scalars": dict(self.scalars)}
+        _check_header(header)
+        text = _dumped(header)
+        _check_header_size(len(text))
         return text, [leading for _, _, _, leading in specs]
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Length of the encoding in bytes."""
-        known = vars(self).get("_nbytes")
-        if known is None:
-            known = vars(self)["_nbytes"] = self._size()
-        return known
+        header, tables = self._header
+        each = zip(self.arrays.values(), tables, strict=True)
+        sizes = [code_size(value.size, value.dtype.itemsize, leading) for value, leading in each]
+        return _PREFIX.size + len(header) + sum(sizes)
 
     def is_of_size(self, nbytes: int) -> None:
         """Take note of the length of the encoding, where it is known to be that of another packet.
@@ -101,14 +96,7 @@ class Packet:
         ----------
         nbytes : int
         """
-        vars(self)["_nbytes"] = nbytes
-
-    def _size(self):
-        header, tables = self._header
-        size = _PREFIX.size + len(header)
-        for value, leading in zip(self.arrays.values(), tables, strict=True):
-            size += code_size(value.size, value.dtype.itemsize, leading)
-        return size
+        vars(self)["nbytes"] = nbytes
 
     def encode(self) -> bytes:
         """The packet as bytes.
@@ -172,30 +160,10 @@ def _array_spec(name, value):
         not isinstance(value, (np.ndarray, np.generic)) or isinstance(value, np.ma.MaskedArray)
     ):
         raise PacketError(f"Packets carry plain arrays; {name!r} is a {type(value).__name__}.")
-    dtype = _wire_name(value.dtype)
+    dtype = value.dtype.newbyteorder("<").str
     if dtype not in _DTYPES:
         raise PacketError(f"Array {name!r} has dtype {value.dtype}; packets carry {', '.join(_DTYPES)}.")
     return name, dtype, value.shape, n_leading(value)
-
-
-@cache
-def _wire_name(dtype):
-    return dtype.newbyteorder("<").str
-
-
-@lru_cache(4096)
-def _usual_header(op, round, specs):
-    """Header of a packet without scalars, of which there are many of the same shape."""
-    return _header_text(op, round, specs, {})
-
-
-def _header_text(op, round, specs, scalars):
-    arrays = {name: [dtype, list(shape), leading][: 3 if leading else 2] for name, dtype, shape, leading in specs}
-    header = {"op": op, "round": round, "arrays": arrays, "scalars": scalars}
-    _check_header(header)
-    text = _dumped(header)
-    _check_header_size(len(text))
-    return text
 
 
 def _dumped(header):

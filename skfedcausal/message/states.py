@@ -233,11 +233,8 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         -------
         StateMessage
         """
-        series = {
-            name: getattr(self, name)[rows]
-            for name in ("z", "index", "const", "inputs", "off_subspace", "events")
-            if getattr(self, name) is not None
-        }
+        by_row = ("z", "index", "const", "inputs", "off_subspace", "events")
+        series = {name: value[rows] for name in by_row if (value := getattr(self, name)) is not None}
         return replace(self, lengths=tuple(lengths), **series)
 
     def with_inputs(self, inputs: np.ndarray, input_matrix: np.ndarray | None = None) -> Self:

@@ -84,7 +84,7 @@ def _warn_weak(mechanism, plans, n_samples):
 
 
 def _epsilon(charge, delta):
-    responses = [(charge.epsilon, charge.n_categories, charge.count)] if charge.epsilon else []
+    responses = ((charge.epsilon, charge.n_categories, charge.count),) if charge.epsilon else ()
     return composed_epsilon(charge.mu, responses, delta)
 
 
@@ -108,9 +108,9 @@ def _warn_useless(mechanism, name, Y, plan):
         warn(
             f"The noise on unit {name!r} is {ratio:.2g} times its strongest signal: a link that shows as a correlation "
             f"of {TUNING.errors_correlation} needs about {needed:.1g} time steps, the record has {len(Y)}. At "
-            f"{promise} no link of "
-            f"that size can be told from noise; {_smallest_useful(plan.charge, mechanism.delta, ratio, len(Y))}. Use "
-            "more, a smaller event_radius or a longer record.",
+            f"{promise} no link of that size can be told from noise; "
+            f"{_smallest_useful(plan.charge, mechanism.delta, ratio, len(Y))}. Use more, a smaller event_radius or a "
+            "longer record.",
             UtilityWarning,
         )
 

@@ -1,14 +1,13 @@
 """The account of a site: charges and noised records that outlive the process that made them."""
 
 import os
-import sys
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
-from ..federation.atomic import write_whole
+from ..federation.atomic import in_turn, write_whole
 from ..federation.chain import Chain
 from .accountant import Charge, PrivacyAccountant, Scope
 from .mechanism import Release
@@ -150,8 +149,7 @@ class SiteAccount(PrivacyAccountant):
                 yield
                 return
             self.folder.mkdir(parents=True, exist_ok=True)
-            with open(self.folder / "lock", "ab") as file:
-                _lock_file(file)
+            with open(self.folder / "lock", "ab") as file, in_turn(file):
                 self._in_turn = True
                 try:
                     self._catch_up()
@@ -168,16 +166,3 @@ def _noise_to(noise):
 def _noise_from(kept):
     kept = {**kept, **{k: np.array(kept[k]) for k in ("center", "scale")}}
     return UnitNoise(std=kept.pop("std"), bounds=Bounds(**kept))
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock_file(file):
-        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-
-else:
-    import fcntl
-
-    def _lock_file(file):
-        fcntl.flock(file, fcntl.LOCK_EX)

@@ -6,8 +6,10 @@ said here.
 
 import importlib.util
 import secrets
+import tomllib
 from dataclasses import replace
 from hashlib import blake2b
+from importlib.resources import files
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,22 +18,7 @@ from .noise import pieces
 from .tuning import TUNING
 
 _ROWS = 2**14  # that are looked at
-_REASONS = {
-    "data": "clip_norm was taken from the data of {}, so the noise bounds nothing. Give a public clip_norm.",
-    "seed": "the noise of {} is seeded: whoever knows random_state can subtract it. Use random_state=None.",
-    "radius": (
-        "event_radius is below the resolution of the measurements of {}: nothing that can happen changes them by so "
-        "little, and the noise leaves them readable. Give the largest change of an event, in units of `scale`."
-    ),
-    "delta": (
-        "delta is above one over the protected units of {}: publishing one of them at random would pass. Give a "
-        "smaller delta."
-    ),
-    "account": (
-        "the account of {} was cut back, or is an older copy: noised records lie beside it whose charges are gone. Put "
-        "the whole account back, for its charges count."
-    ),
-}
+WORDS = tomllib.loads(files(__package__).joinpath("statements.toml").read_text("utf-8"))
 
 
 def voids(mechanism, noise, n_samples, Y=None):
@@ -53,7 +40,7 @@ def reasons(charges):
         for void in {*charge.void.split(), *({"data"} if charge.bound == "data" else ())}:
             if charge.client not in units.setdefault(void, []):
                 units[void].append(charge.client)
-    return " ".join(_REASONS[void].format(", ".join(units[void])) for void in _REASONS if void in units)
+    return " ".join(words.format(", ".join(units[void])) for void, words in WORDS["reasons"].items() if void in units)
 
 
 def as_paid(mechanism, charge, n_samples):

@@ -148,9 +148,8 @@ def _check_order(unit, label, found, lengths):
         segment = repeated_stretch(times)
         if segment is not None:
             span = segment[1] - segment[0]
-            seconds = (
-                float(span) if not isinstance(span, pd.Timedelta) else (span + (unit.step or 0 * span)).total_seconds()
-            )
+            is_time = isinstance(span, pd.Timedelta)
+            seconds = (span + (unit.step or 0 * span)).total_seconds() if is_time else float(span)
             kind = {"no order": "rows in no order", "episodes": "episodes"}.get(times_back(times)[0], "repeated hour")
             _add(found, unit, kind, seconds, label=label, ends=segment, sentence=repeated_text(times))
 
@@ -227,7 +226,6 @@ def _facts(series, breaks):
     """The facts about a series."""
     tag = Tag(series, breaks)
     fills, limits = [(value, share, tag.rows[tag.values == value]) for value, share in filled(tag)], at_limit(tag)
-    tag.let_order_go()
     held = [(tag.rows[a], tag.rows[b - 1] + 1) for a, b in frozen(tag)]
     if tag.kind == "constant" and not _is_round(tag.values[0]):
         held = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
@@ -236,18 +234,9 @@ def _facts(series, breaks):
     pace, (line, spacing) = "slow" if regular else "held", straight(tag)
     if line > 0:
         pace, period = "interpolated", float(spacing)
-    return _Facts(
-        tag.kind,
-        tag.resolution if tag.kind != "empty" else 0.0,
-        held,
-        fills,
-        limits,
-        [] if sparse or tag.kind == "empty" else gaps(here, breaks),
-        pace,
-        period,
-        line,
-        1 - here.mean(),
-    )
+    empty = [] if sparse or tag.kind == "empty" else gaps(here, breaks)
+    resolution = tag.resolution if tag.kind != "empty" else 0.0
+    return _Facts(tag.kind, resolution, held, fills, limits, empty, pace, period, line, 1 - here.mean())
 
 
 def _common_segments(facts):

@@ -19,17 +19,6 @@ _SHOWN = {
     "tags": ["unit", "column", "kind", "distribution", "course", "lowest", "highest", "gaps", "period", "resolution"],
 }
 _WITH_MEASURES = [*_SHOWN["tags"][:2], "measure", *_SHOWN["tags"][2:]]
-_PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';
-script-src 'unsafe-inline'">
-<title>$title</title><style>.pane { max-height: none !important; }</style></head>
-<body style="margin:0 auto;max-width:80rem;padding:1rem;font:16px/1.5 system-ui,sans-serif;
-background:Canvas;color:CanvasText;color-scheme:light dark;overflow-wrap:break-word"><h1
-style="font-size:1.5rem;line-height:1.25;margin:0">$title</h1>
-<p style="font-size:1.1rem;border-left:.3rem solid #0072B2;padding:.4rem .9rem;max-width:46rem">$lead</p>
-$table$first</body></html>
-"""
 
 
 def table_html(check):
@@ -38,7 +27,7 @@ def table_html(check):
     shown = _SHOWN if not check.measures else _SHOWN | {"tags": _WITH_MEASURES}
     parts = {name: _table(tables[name][columns]) for name, columns in shown.items()}
     counts = {f"n_{name}": len(table) for name, table in tables.items()}
-    template = Template(files(__package__).joinpath("table.html").read_text("utf-8"))
+    template = _template("table.html")
     first = len(check.fix_first)
     words = f"{first} to fix first" if first else "nothing to fix first"
     return template.substitute(parts, **counts, words=words, key=f"check-{secrets.token_hex(6)}")
@@ -51,8 +40,12 @@ def write_page(check, path, title):
     first = f'<h2 style="font-size:1.15rem">What to check first</h2><ol style="max-width:46rem">{steps}</ol>'
     texts = {"title": escape(str(title)), "table": table_html(check), "lead": escape(_answer(check))}
     texts["first"] = first if steps else ""
-    path.write_text(Template(_PAGE).substitute(texts), encoding="utf-8")
+    path.write_text(_template("page.html").substitute(texts), encoding="utf-8")
     return path
+
+
+def _template(name):
+    return Template(files(__package__).joinpath(name).read_text("utf-8"))
 
 
 def _answer(check):

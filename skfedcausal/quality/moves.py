@@ -29,73 +29,29 @@ class Move(NamedTuple):
 def moves_of(Y, columns=None):
     """Seasons, modes, and movements of the level of some columns of a unit, by default all, and the rows of its spikes.
 
-    A long record is looked at piece by piece, so that it is in memory once.
+    Spikes of a long record are what stands out of its pieces.
     """
-    standard = _Standard(Y, range(Y.shape[1]) if columns is None else columns)
-    if len(Y) < TUNING.moves_fewest_rows or not standard.columns:
+    series = _standardised(Y if columns is None else Y[:, columns])
+    if len(Y) < TUNING.moves_fewest_rows or not series.shape[1]:
         return [], np.zeros(0, dtype=int)
     apart = -(-len(Y) // _MOST_ROWS)  # what moves a level is slow: means of a few rows show it as well
-    most = max(_CELLS // len(standard.columns), 2 * _MOST_ROWS, apart) // apart * apart
+    most = max(_CELLS // series.shape[1], 2 * _MOST_ROWS, apart) // apart * apart
     starts = range(0, len(Y), most)
-    law = _spike_law([standard.rows(start, min(start + most // len(starts), len(Y))) for start in starts])
-    spikes, means, clipped, before = [], [], [], np.zeros((1, len(standard.columns)))
-    for start in starts:
-        series = standard.rows(start, min(start + most, len(Y)))
-        spikes.append(start + law.rows(series, before))
-        means.append(_means(series, apart))
-        clipped.append(_means(np.clip(series, law.low, law.high), apart))
-        before = series[-1:]
-    rows = np.concatenate(spikes)
-    return _of_level(np.concatenate(clipped if len(rows) else means), apart), rows
+    law = _spike_law([series[start : start + most // len(starts)] for start in starts])
+    rows = law.rows(series)
+    return _of_level(_means(np.clip(series, law.low, law.high) if len(rows) else series, apart), apart), rows
 
 
-class _Standard:
-    """Columns of a unit, lines in their gaps, with mean 0 and deviation 1; without those that never move."""
-
-    def __init__(self, Y, columns):
-        self.columns = []
-        for series in (Y[:, k] for k in columns):
-            mean, scale = _moments(series)
-            if np.isfinite(scale) and scale > 0:
-                self.columns.append((series, mean, scale))
-
-    def rows(self, start, stop):
-        """Some rows, shape (stop - start, n_columns)."""
-        own = [(_filled(series, start, stop) - mean) / scale for series, mean, scale in self.columns]
-        return np.column_stack(own)
-
-
-def _filled(series, start, stop):
-    """Some rows of a series, lines between its values where some are missing, NaN where it has none."""
-    part = series[start:stop]
-    there = np.flatnonzero(~np.isnan(part)) + start
-    if len(there) == len(part) or (not len(there) and len(part) == len(series)):
-        return part
-    ends = [_nearest(series, start - 1, -1), _nearest(series, stop, 1)]
-    known = np.concatenate([ends[0], there, ends[1]])
-    return np.interp(np.arange(start, stop), known, series[known])
-
-
-def _moments(series):
-    """Mean and standard deviation of a series with lines in its gaps, a stretch of it after the other."""
-    most = max(_CELLS, 2 * _MOST_ROWS)
-    parts = [_filled(series, start, min(start + most, len(series))) for start in range(0, len(series), most)]
-    weights = [len(part) for part in parts]
-    means = np.array([part.mean() for part in parts])
-    mean = np.average(means, weights=weights) if len(parts) else np.nan
-    squares = [part.var() + (own - mean) ** 2 for part, own in zip(parts, means, strict=True)]
-    return mean, float(np.sqrt(np.average(squares, weights=weights))) if len(parts) else np.nan
-
-
-def _nearest(series, row, step):
-    """The first row with a value from a row on, in one direction; none where there is none."""
-    width = 1024
-    while 0 <= row < len(series):
-        there = np.flatnonzero(~np.isnan(series[row : max(row + step * width, 0) or None : step]))
-        if len(there):
-            return np.array([row + step * there[0]])
-        row, width = row + step * width, 2 * width
-    return np.zeros(0, dtype=int)
+def _standardised(Y):
+    """Columns that move, of mean zero and unit variance, missing values on the line between those around them."""
+    rows, found = np.arange(len(Y)), [np.empty((len(Y), 0))]
+    for y in Y.T:
+        there = np.flatnonzero(~np.isnan(y))
+        series = np.interp(rows, there, y[there]) if len(there) else y
+        scale = series.std() if len(there) else 0.0
+        if np.isfinite(scale) and scale > 0:
+            found.append((series - series.mean()) / scale)
+    return np.column_stack(found)
 
 
 def _means(series, apart):
@@ -114,7 +70,7 @@ def _of_level(series, apart):
         shown = [float(period) * apart for period in periods]
         words = {"periods": " and ".join(f"{period:g}" for period in shown), "list": shown}
         found.append(Move("season", shown[0], words))
-        series = _without_seasons(series, periods)
+        series = _left([season_columns(rows, period, overtones(period)) for period in periods], series, 1e-10)
         level = _level_move(series)
     modes = _modes(series)
     if modes is not None:
@@ -154,9 +110,9 @@ class _SpikeLaw(NamedTuple):
     low: np.ndarray
     high: np.ndarray
 
-    def rows(self, series, before):
+    def rows(self, series):
         """Rows in which some column jumps by far more than it usually does; `before` is the row before the first."""
-        rest = series - _design(np.vstack([before, series[:-1]])) @ self.weights
+        rest = series - _design(lagged_rows(series, 1)) @ self.weights
         return np.flatnonzero((np.abs(rest) > self.most).any(axis=1))
 
 
@@ -174,11 +130,10 @@ def _design(before):
     return np.hstack([np.ones((len(before), 1)), before])
 
 
-def _without_seasons(series, periods):
-    rows = np.arange(len(series))
-    seasons = [season_columns(rows, period, overtones(period)) for period in periods]
-    design = np.hstack([np.ones((len(series), 1)), *seasons])
-    return series - design @ np.linalg.lstsq(design, series, rcond=1e-10)[0]
+def _left(columns, series, rcond=None):
+    """What a constant and columns, by least squares, leave of series (n, d)."""
+    design = np.column_stack([np.ones(len(series)), *columns])
+    return series - design @ np.linalg.lstsq(design, series, rcond=rcond)[0]
 
 
 def _smooth(series):
@@ -211,15 +166,11 @@ def _level_move(series):
     if _stationarity(series) > TUNING.moves_level:
         return None
     n = len(series)
-    line = np.column_stack([np.ones(n), np.linspace(-1, 1, n)])
-    if _stationarity(series - line @ np.linalg.lstsq(line, series, rcond=None)[0], "line") > TUNING.moves_level:
+    if _stationarity(_left([np.linspace(-1, 1, n)], series), "line") > TUNING.moves_level:
         return Move("trend", 0.0, {})
     changes = common_changes(series, (0,))
-    paths = np.column_stack([np.ones(n), *(change.path(np.arange(n)) for change in changes)])
-    if (
-        not changes
-        or _stationarity(series - paths @ np.linalg.lstsq(paths, series, rcond=None)[0]) <= TUNING.moves_level
-    ):
+    paths = [change.path(np.arange(n)) for change in changes]
+    if not changes or _stationarity(_left(paths, series)) <= TUNING.moves_level:
         return Move("wandering", 0.0, {})
     return Move("level shift", float(len(changes)), {"rows": [change.start for change in changes]})
 

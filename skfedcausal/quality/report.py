@@ -210,9 +210,7 @@ def sketch(values):
     if not len(seen):
         return None
     low, high = float(seen.min()), float(seen.max())
-    if (
-        high - low < np.spacing(max(abs(low), abs(high))) * TUNING.report_bins
-    ):  # too near each other for classes between them
+    if high - low < np.spacing(max(abs(low), abs(high))) * TUNING.report_bins:  # too near for classes between them
         counts = np.bincount([0], [len(seen)], TUNING.report_bins).astype(int)
     else:
         counts = np.histogram(seen, bins=TUNING.report_bins)[0]

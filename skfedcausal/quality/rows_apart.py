@@ -38,11 +38,8 @@ class RowsApart:
     def __init__(self, innovations, reach=REACH):
         self.names, sizes = list(innovations), [e.shape[1] for e in innovations.values()]
         E = np.hstack(list(innovations.values()))
-        self._n, self._reach, self._middle = (
-            len(E),
-            reach,
-            2 * reach + TUNING.rows_apart_past + TUNING.rows_apart_beside,
-        )
+        self._n, self._reach = len(E), reach
+        self._middle = 2 * reach + TUNING.rows_apart_past + TUNING.rows_apart_beside
         self._unit = np.repeat(np.arange(len(sizes)), sizes)
         self._covs = _covariances(E, self._middle)
         self._covs[self._middle] += _RIDGE * np.eye(len(self._unit))  # where a unit copies another
@@ -77,10 +74,8 @@ class RowsApart:
 
     def around(self, units, partners, lag, known=()):
         """Sum of the information near a lag."""
-        return sum(
-            max(self.at(units, partners, lag + k, known).value, 0.0)
-            for k in range(-TUNING.rows_apart_beside, TUNING.rows_apart_beside + 1)
-        )
+        lags = range(lag - TUNING.rows_apart_beside, lag + TUNING.rows_apart_beside + 1)
+        return sum(max(self.at(units, partners, near, known).value, 0.0) for near in lags)
 
 
 class _Peak(NamedTuple):

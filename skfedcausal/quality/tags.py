@@ -14,13 +14,13 @@ class Tag:
 
     def __init__(self, series, breaks):
         there = ~np.isnan(series)
-        self.picked = None if there.all() else _where(there)  # their rows, where there are others
+        self.picked = None if there.all() else np.flatnonzero(there)  # their rows, where there are others
         self.values, self.breaks = series if self.picked is None else series[self.picked], breaks
 
     @property
     def rows(self):
         """Row of each value."""
-        return _where(np.ones(len(self.values), dtype=bool)) if self.picked is None else self.picked
+        return np.arange(len(self.values)) if self.picked is None else self.picked
 
     @cached_property
     def _bounds(self):
@@ -38,16 +38,14 @@ class Tag:
 
     @cached_property
     def ordered(self):
-        """All values, ascending, for :func:`_quantiles`."""
+        """All values, ascending."""
         return np.sort(self.values)
 
     @cached_property
     def levels(self):
         """Distinct values, ascending, and how often each occurs."""
-        n = len(self.ordered)
-        first = _where(np.append(True, self.ordered[1:] != self.ordered[:-1])[:n])
-        counts = np.diff(first, append=first.dtype.type(n))
-        return self.ordered if len(first) == n else self.ordered[first], counts
+        first = np.flatnonzero(np.append(True, self.ordered[1:] != self.ordered[:-1])[: len(self.ordered)])
+        return self.ordered[first], np.diff(first, append=len(self.ordered))
 
     @cached_property
     def resolution(self):
@@ -56,37 +54,22 @@ class Tag:
         gaps = np.diff(levels)
         if not len(gaps) or gaps.min() < 1e-9 * max(np.abs(levels[[0, -1]]).max(), gaps.max()):
             return 0.0
-        least = gaps.min()
-        del gaps
-        for start in range(0, len(levels), TUNING.tags_block):
-            places = (levels[start : start + TUNING.tags_block] - levels[0]) / least
-            if not (np.abs(places - np.round(places)) < 1e-3 * np.maximum(1, 1e-4 * places)).all():
-                return 0.0
-        return float(least)
+        places = (levels - levels[0]) / gaps.min()
+        is_lattice = (np.abs(places - np.round(places)) < 1e-3 * np.maximum(1, 1e-4 * places)).all()
+        return float(gaps.min()) if is_lattice else 0.0
 
     @cached_property
     def spread(self):
         """Robust standard deviation, from quartiles, or the ordinary one where those agree."""
-        low, high = _quantiles(self.ordered, 25, 75)
+        low, high = np.percentile(self.ordered, [25, 75])
         return float((high - low) / 1.349) or float(self.values.std())
 
     @cached_property
     def rounding(self):
         """Differences below this are errors of arithmetic: far less than a usual step."""
-        step = np.diff(self.values)
-        np.abs(step, out=step)
-        usual, still = 0.0, len(step) - np.count_nonzero(step)
-        if still < len(step):  # the median of those that are none, which come after the others
-            middle = [(still + len(step) - 1) // 2, (still + len(step)) // 2]
-            step.partition(middle)
-            usual = step[middle].mean()
+        step = np.abs(np.diff(self.values))
+        usual = np.median(step[step > 0]) if step.any() else 0.0
         return float(max(1e-6 * usual, 64 * np.finfo(float).eps * np.abs(self.levels[0][[0, -1]]).max()))
-
-    def let_order_go(self):
-        """Keep what the order of the values tells, and not the order itself, which is as large as they are."""
-        if self.kind != "empty":
-            _ = self.levels, self.spread
-        self.__dict__.pop("ordered", None)
 
     @property
     def _is_programme(self):
@@ -121,7 +104,7 @@ class Tag:
             return ("constant", "binary")[n_levels - 1]
         if self._is_counter:
             return "counter"
-        n_runs, usual = len(self.starts), _middle(self.lengths)
+        n_runs, usual = len(self.starts), np.median(self.lengths)
         if n_levels <= TUNING.tags_modes or self._is_programme:
             return "steps"
         if usual == 1 and n_runs >= 5:
@@ -134,10 +117,8 @@ def _is_smooth(rise):
     """Whether a rise hardly changes from row to row, and not because it is rounded to few numbers that take turns."""
     usual = np.median(rise)
     changes = np.abs(np.diff(rise)) >= TUNING.tags_smooth * usual
-    in_turns = (
-        changes.mean() > TUNING.tags_turns and len(np.unique(np.round(rise / usual, 6))) <= TUNING.tags_few_levels
-    )
-    return not (in_turns or changes.mean() > 0.5)
+    is_rounded = len(np.unique(np.round(rise / usual, 6))) <= TUNING.tags_few_levels
+    return not ((is_rounded and changes.mean() > TUNING.tags_turns) or changes.mean() > 0.5)
 
 
 def frozen(tag):
@@ -160,7 +141,7 @@ def frozen(tag):
         if ranked[k - 1] < max(TUNING.tags_shortest, TUNING.tags_longer * rest[0]):
             continue
         n_tail = max(min(len(rest) - 1, 5), len(rest) // 10)
-        scale = max((rest[:n_tail] - rest[min(n_tail, len(rest) - 1)]).mean(), 0.5 * _middle(lengths))
+        scale = max((rest[:n_tail] - rest[min(n_tail, len(rest) - 1)]).mean(), 0.5 * np.median(lengths))
         if np.exp(-(ranked[k - 1] - rest[0]) / scale) < TUNING.tags_level:
             return [(int(starts[i]), int(starts[i] + lengths[i])) for i in np.flatnonzero(lengths > rest[0])]
     return []
@@ -193,12 +174,8 @@ def filled(tag, known=()):
     for value in set(known) - {value for value, _ in found}:
         levels, counts = tag.levels if len(tag.values) else (np.zeros(0), np.zeros(0))
         k = int(np.searchsorted(levels, value))
-        if (
-            len(levels) > 2
-            and k in (0, len(levels) - 1)
-            and levels[k] == value
-            and counts[k] >= TUNING.tags_fewest_fills
-        ):
+        is_end = len(levels) > 2 and k in (0, len(levels) - 1) and levels[k] == value
+        if is_end and counts[k] >= TUNING.tags_fewest_fills:
             others = tag.values[tag.values != value]
             if np.abs(others - value).min() > np.ptp(np.percentile(others, [1, 99])):
                 found.append((float(value), counts[k] / len(tag.values)))
@@ -214,7 +191,7 @@ def _far_ends(tag):
 
 def _is_fill(value, others):
     """Whether a value is far from all others beside their own spread."""
-    first, low, middle, high, last = _quantiles(others, 1, 25, 50, 75, 99)
+    first, low, middle, high, last = np.percentile(others, [1, 25, 50, 75, 99])
     spread = float((high - low) / 1.349) or float(others.std())
     apart = np.abs(others[[0, -1]] - value).min()
     return spread > 0 and abs(value - middle) > 5 * spread and apart > max(3 * spread, 0.5 * (last - first))
@@ -227,19 +204,15 @@ def straight(tag):
     """
     if tag.kind != "measured" or len(tag.levels[0]) < TUNING.tags_fewest_levels:
         return 0.0, 1.0
-    x, near = tag.values, ~_broken(len(tag.values), tag.picked, tag.breaks)
-    near &= True if tag.picked is None else np.diff(tag.picked) == 1
+    step, joined = np.diff(tag.values), ~_broken(len(tag.values), tag.picked, tag.breaks)
+    joined &= True if tag.picked is None else np.diff(tag.picked) == 1
     tolerance = max(2.1 * tag.resolution, tag.rounding)
-    bends, n_inner, n_moving, n_bent = np.empty(len(x)), 0, 0, 0
-    for start in range(0, len(x), TUNING.tags_block):  # what is known of rows is as large as a long series
-        step, joined = np.diff(x[start : start + TUNING.tags_block + 2]), near[start : start + TUNING.tags_block + 1]
-        moves, inner = np.abs(step) > tolerance / 3, joined[1:] & joined[:-1]
-        moving = moves[1:] & moves[:-1] & inner
-        bent = np.abs(np.diff(step))[moving]
-        bent = bent[~(bent <= tolerance)]
-        bends[n_bent : n_bent + len(bent)] = bent
-        n_inner, n_moving, n_bent = n_inner + inner.sum(), n_moving + moving.sum(), n_bent + len(bent)
-    if n_moving < max(10, 0.5 * n_inner):  # what mostly stands still is no archived curve
+    moves, inner = np.abs(step) > tolerance / 3, joined[1:] & joined[:-1]
+    moving = moves[1:] & moves[:-1] & inner
+    bends = np.abs(np.diff(step))[moving]
+    bends = bends[~(bends <= tolerance)]
+    n_moving, n_bent = moving.sum(), len(bends)
+    if n_moving < max(10, 0.5 * inner.sum()):  # what mostly stands still is no archived curve
         return 0.0, 1.0
     straight_ones = (n_moving - n_bent) / n_moving
     chance = 0.0
@@ -247,7 +220,7 @@ def straight(tag):
         chance = float(tolerance > 0.02 * tag.spread)
     elif tag.resolution:
         border = tolerance + 0.4 * tag.resolution  # half way to the next point of the lattice
-        chance = _share_below(border, np.median(bends[:n_bent], overwrite_input=True) - border)
+        chance = _share_below(border, np.median(bends) - border)
     share = float((straight_ones - chance) / (1 - chance)) if chance < TUNING.tags_too_coarse else 0.0
     if share < (TUNING.tags_rounded_lines if chance > 0.01 else TUNING.tags_lines):
         return 0.0, 1.0
@@ -279,9 +252,9 @@ def update_period(tag):
     if tag.picked is not None and (sparse := _even_distance(tag.picked)):
         return sparse, True
     changes = starts[1:] if tag.picked is None else tag.picked[starts[1:]]
-    usual = int(_middle(lengths))
-    for period in {usual, *_quantiles(np.sort(lengths), 10, 25).astype(int).tolist()} - {0, 1}:
-        if _counts(changes % period).max() / len(changes) > 0.95:
+    usual = int(np.median(lengths))
+    for period in {usual, *np.percentile(lengths, [10, 25]).astype(int).tolist()} - {0, 1}:
+        if np.bincount(changes % period).max() / len(changes) > 0.95:
             return float(period), True
     inner = lengths[1:-1]
     new_values = len(tag.levels[0]) > 0.5 * len(lengths)
@@ -293,7 +266,7 @@ def update_period(tag):
 def _even_distance(rows):
     """Rows from one to the next where nearly all are two or more apart, and evenly; else 0."""
     every = np.diff(rows)
-    usual = _middle(every)
+    usual = np.median(every)
     return float(usual) if usual >= 2 and (every % usual == 0).mean() > 0.95 else 0.0
 
 
@@ -313,51 +286,17 @@ def gaps(present, breaks):
     return sorted(found)
 
 
-def _middle(counts):
-    """Median of whole numbers from 0 on, most of them small; much faster than that of any numbers."""
-    below = np.cumsum(_counts(counts))
-    n = below[-1]
-    return np.searchsorted(below, [(n - 1) // 2, n // 2], side="right").mean()
-
-
-def _counts(numbers):
-    """How often each of 0, 1, ... occurs, as `bincount`, which copies numbers that are short."""
-    found = np.zeros(numbers.max(initial=0) + 1, dtype=int)
-    for start in range(0, len(numbers), TUNING.tags_block):
-        own = np.bincount(numbers[start : start + TUNING.tags_block])
-        found[: len(own)] += own
-    return found
-
-
-def _quantiles(ordered, *percent):
-    """Percentiles of values in order, as `percentile`, which copies them."""
-    places = np.array(percent) / 100 * (len(ordered) - 1)
-    first = np.floor(places).astype(int)
-    return ordered[first] + (ordered[np.minimum(first + 1, len(ordered) - 1)] - ordered[first]) * (places - first)
-
-
 def _bounds(changes, rows, breaks):
     """Where segments begin, and the end of the last, from changes between successive `rows`, None of all."""
     n = len(changes) + 1 if rows is None else len(rows)
     begins = np.ones(n + 1, dtype=bool)
     begins[1:-1] = changes | _broken(n, rows, breaks)
-    return _where(begins)
+    return np.flatnonzero(begins)
 
 
 def _broken(n, rows, breaks):
     """Whether a break lies between successive ones of `n` rows, or on the second of them."""
     broken = np.zeros(max(n - 1, 0), dtype=bool)
-    first = breaks if rows is None else np.searchsorted(rows, breaks.astype(rows.dtype))  # the first row from it on
+    first = breaks if rows is None else np.searchsorted(rows, breaks)  # the first row from it on
     broken[first[(first > 0) & (first < n)] - 1] = True
     return broken
-
-
-def _where(mask):
-    """Rows in which a mask holds, in as little memory as will do."""
-    found = np.empty(np.count_nonzero(mask), dtype=np.int32 if len(mask) < np.iinfo(np.int32).max else int)
-    n_found = 0
-    for start in range(0, len(mask), TUNING.tags_block):
-        own = np.flatnonzero(mask[start : start + TUNING.tags_block])
-        found[n_found : n_found + len(own)] = own + start
-        n_found += len(own)
-    return found

@@ -83,7 +83,6 @@ class Tuning:
     tags_turns: float = 0.1  # share of rows in which a rounded rise is another one
     tags_fewest_fills: int = 3  # cells that hold a fill value
     tags_fewest_levels: int = 10  # a tag with fewer has no limits and no lines
-    tags_block: int = 100_000  # values that are looked at together
 
 
 TUNING = Tuning()

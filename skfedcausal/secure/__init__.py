@@ -32,12 +32,7 @@ if TYPE_CHECKING:
     from .dealer import Dealer
     from .server.sums import SecureSumsServer
 
-_HOMES = {
-    "Dealer": ".dealer",
-    "SumsAccount": ".client",
-    "SumsWorker": ".client",
-    "SecureSumsServer": ".server.sums",
-}
+_HOMES = {"Dealer": ".dealer", "SumsAccount": ".client", "SumsWorker": ".client", "SecureSumsServer": ".server.sums"}
 __all__ = ["Dealer", "SecureSumsServer", "SumsAccount", "SumsWorker"]
 
 

@@ -206,15 +206,8 @@ class SumsWorker:
             raise self._refusal("answers", "has answered secure sums about this record, and answers only once.")
         mask = series_mask(self._key, tag, lengths, n_states, len(ring))
         known = {"asked": None, **state.get("sums", {}), "tag": tag, "answered": sums, "n_states": n_states}
-        answer = MaskedSeries(
-            ring - mask,
-            sums.products(ring, ring),
-            scale,
-            message.patterns[0],
-            lengths,
-            np.frombuffer(tag, dtype=np.uint8),
-        )
-        return answer, {**inner, "sums": known}
+        own, shown = sums.products(ring, ring), np.frombuffer(tag, dtype=np.uint8)
+        return MaskedSeries(ring - mask, own, scale, message.patterns[0], lengths, shown), {**inner, "sums": known}
 
     def _answered_sums(self, sums, n_states):
         """What is summed: grades only of records that are long enough for both."""

@@ -83,14 +83,8 @@ def _with_explained(record, pairs):
         columns[:, at[name]] = explained(law, z, starts)
         share, statistic = strength(u, columns[:, at[name]], len(law))
         say = _logger.warning if statistic < WEAK else _logger.info
-        say(
-            "%r explains %.3g of the variance of %r, F statistic %.3g (%g at least)",
-            other,
-            share,
-            name,
-            statistic,
-            WEAK,
-        )
+        words = "%r explains %.3g of the variance of %r, F statistic %.3g (%g at least)"
+        say(words, other, share, name, statistic, WEAK)
     kept = [name for name in record.moving if name not in pairs.values()]
     made = f"{record.fingerprint} {sorted(pairs.items())}"
     return replace(record, inputs=columns[:, [at[name] for name in kept]], moving=tuple(kept), fingerprint=made)

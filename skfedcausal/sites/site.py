@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -121,7 +122,7 @@ class SiteSettings:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
         record = self.record()
         self._check_policy(record.shape[0])
-        columns, fingerprint, noise, n_sensors = record.columns, record.fingerprint, "none", 0
+        columns, noise, n_sensors = record.columns, "none", 0
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(record))
             if self.secure_sums is not None:
@@ -144,11 +145,9 @@ class SiteSettings:
                 if self.privacy is None and "tags" in state and len(state["verdict"].rows):
                     self._write_tags(list(_blamed(columns, state, worker.monitored)))
 
-        settings = {
+        settings: dict[str, Any] = {
             "max_bytes": self.max_bytes,
             "max_frame": self.max_frame,
-            "fingerprint": fingerprint,
-            "after": after,
             "noise": noise,
             "n_sensors": n_sensors,
         }
@@ -156,7 +155,8 @@ class SiteSettings:
             settings["account"] = lambda: account_lines(self.home)[-1]
         elif self.secure_sums is not None:
             settings["account"] = sums_head(self.home)
-        return Gate(self.name, worker, self.home, key=key, policy=self.door, **settings)
+        settings |= {"fingerprint": record.fingerprint, "policy": self.door, "after": after}
+        return Gate(self.name, worker, self.home, key=key, **settings)
 
     def _check_policy(self, n_rows):
         """Refuse a policy that allows what this site cannot give: nobody would notice before the run."""
@@ -212,11 +212,9 @@ def read_site_settings(path):
     everything = read_settings_file(path)
     if "dealer" in everything:
         return read_section(everything, path, "dealer", DealerSettings, home="home-dealer")
-    privacy = read_section(everything, path, "privacy", SitePrivacy) if "privacy" in everything else None
-    policy = read_section(everything, path, "policy", SitePolicy) if "policy" in everything else SitePolicy()
-    sums = read_section(everything, path, "secure_sums", SiteSums) if "secure_sums" in everything else None
-    more = {"client": everything.get("client", {}), "privacy": privacy, "policy": policy, "secure_sums": sums}
-    settings = read_section(everything, path, "site", SiteSettings, **more)
+    kinds = {"privacy": SitePrivacy, "policy": SitePolicy, "secure_sums": SiteSums}
+    more = {name: read_section(everything, path, name, kind) for name, kind in kinds.items() if name in everything}
+    settings = read_section(everything, path, "site", SiteSettings, client=everything.get("client", {}), **more)
     if "home" in everything["site"]:
         return settings
     return replace(settings, home=Path(path).resolve().parent / f"home-{file_name(settings.name)}")

@@ -23,8 +23,8 @@ def test_repetitions_by_hand_and_in_batches():
     Y = rng.integers(0, 2, (200, 3)).astype(float)
     Y[rng.random(Y.shape) < 0.05] = np.nan
     whole = by_hand(Y)
-    assert_array_equal(_repetitions(Y, None, None), whole)
-    last = repeated = None
+    assert_array_equal(_repetitions(Y), whole)
+    last, repeated = None, 0
     for start, stop in ((0, 1), (1, 2), (2, 90), (90, 91), (91, 200)):
         part = _repetitions(Y[start:stop], last, repeated)
         assert_array_equal(part, whole[start:stop])
@@ -79,7 +79,7 @@ def test_episodes_do_not_repeat_each_other():
 
 def test_a_record_of_fewer_digits_holds_nothing():
     habits, Y = Habits.learn(record(), (0,)), record(5000, 1).round(1)
-    assert _repetitions(Y[:, :1], None, None).max() >= 2
+    assert _repetitions(Y[:, :1]).max() >= 2
     assert habits.events(Y, (0,))[0] is None
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.message import codes
 from skfedcausal.message.codes import CodeError, code_size, decoded, encoded, n_leading
 
 RNG = np.random.default_rng(0)
@@ -63,13 +62,6 @@ def test_there_is_no_other_code_of_an_array(name):
         assert other.tobytes() != array.tobytes()
     with pytest.raises(CodeError, match="shortest"):
         decoded(memoryview(array.tobytes()), dtype, array.size, 0)
-
-
-def test_a_large_array_is_counted_in_pieces(monkeypatch):
-    whole = n_leading(ARRAYS["wide"]), n_leading(ARRAYS["normal"])
-    monkeypatch.setattr(codes, "_CHUNK", 7)
-    assert (n_leading(ARRAYS["wide"]), n_leading(ARRAYS["normal"])) == whole
-    assert_array_equal(decoded(memoryview(code_of(ARRAYS["normal"])[0]), "<f8", 5000, whole[1]), ARRAYS["normal"])
 
 
 # --- by definition -----------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal.message import codes as codes_module
 from skfedcausal.message.codes import stepped, unstepped
 
 T = 20_000
@@ -99,19 +98,6 @@ def test_one_number_that_is_not_beyond_is_one_too_many():
 def test_codes_are_half_a_byte_for_every_number(shape):
     with pytest.raises(ValueError, match=r"for 3 rows of 1 columns"):
         unstepped(np.full(shape, 0x88, dtype=np.uint8), np.zeros(0), np.zeros(1), np.ones(1), 3)
-
-
-@pytest.mark.parametrize("p", [1, 2, 3, 9])
-@pytest.mark.parametrize("piece", [1, 7, 20])
-def test_how_many_rows_are_worked_on_at_a_time_changes_nothing_but_rounding(monkeypatch, p, piece):
-    series = np.random.default_rng(0).standard_normal((23, p)) * 10.0 ** np.arange(p) + np.arange(p)
-    series[:4] = 0.0
-    whole = stepped(series)
-    back = unstepped(*whole, 23)
-    monkeypatch.setattr(codes_module, "_PIECE", piece)
-    for one, other in zip(stepped(series), whole, strict=True):
-        assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-    assert_allclose(unstepped(*whole, 23), back, rtol=1e-12, atol=1e-12)
 
 
 def test_an_odd_number_of_numbers_leaves_half_a_byte_empty():

@@ -4,7 +4,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -12,15 +12,9 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
 from ...callers import warn
+from ...message import secure
 from ...message.requests import Ask
-from ...message.secure import (
-    CorrectionsRequest,
-    MaskCorrections,
-    MaskedProducts,
-    MaskedSeries,
-    ProductsRequest,
-    SecureSumsRequest,
-)
+from ...message.states import StateMessage
 from ...parameters import configured, place_of
 from ...server.estimation.standardised import StandardisedPlant
 from ...server.likelihood import LikelihoodServer
@@ -32,9 +26,6 @@ from ...statespace.ring import Sums, fraction_bits, from_ring
 from ..protocol import opened_products
 from ..series import are_answered, rows_of_segments
 from .record import RecordSums, news_that_follows, open_sums, withheld
-
-if TYPE_CHECKING:
-    from ...message.states import StateMessage
 
 _ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
 
@@ -72,27 +63,21 @@ def others_of(series, sums):
         others = {other: message for other, message in series.items() if other != name}
         if not others:
             raise ValueError(f"Sums of products need two units; there is only {name!r}.")
-        requests[name] = ProductsRequest(
-            np.concatenate([message.masked[: sums.n_rows] for message in others.values()], axis=1),
-            np.array([message.masked.shape[1] for message in others.values()]),
-            np.stack([message.tag for message in others.values()]),
-            tuple(others),
-        )
+        masked = np.concatenate([message.masked[: sums.n_rows] for message in others.values()], axis=1)
+        requests[name] = secure.ProductsRequest(masked, *_sizes_and_tags(others), tuple(others))
     return requests
 
 
 def corrections_request(series, sums, digests):
     """Request to the dealer about the units that are left; `digests` are those of what each was asked to multiply."""
-    messages = series.values()
-    return CorrectionsRequest(
-        np.array([message.masked.shape[1] for message in messages]),
-        np.stack([message.tag for message in messages]),
-        sums.lengths,
-        tuple(series),
-        sums.lags,
-        np.stack([digests[name] for name in series]),
-        sums.graded or None,
-    )
+    asked, graded = np.stack([digests[name] for name in series]), sums.graded or None
+    return secure.CorrectionsRequest(*_sizes_and_tags(series), sums.lengths, tuple(series), sums.lags, asked, graded)
+
+
+def _sizes_and_tags(series) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of states of units, and what their masks depend on."""
+    sizes = [message.masked.shape[1] for message in series.values()]
+    return np.array(sizes), np.stack([message.tag for message in series.values()])
 
 
 def opened_sums(series, products, corrections, requested):
@@ -174,15 +159,9 @@ _WITHOUT_ROWS = {
     "n_rounds": 1,
 }
 _MADE_WHEN_ASKED = (  # by a learner, and kept here
-    "links_",
-    "correlations_",
-    "transition_",
-    "process_cov_",
-    "input_",
-    "lag_transitions_",
-    "lag_inputs_",
+    "links_", "correlations_", "transition_", "process_cov_", "input_", "lag_transitions_", "lag_inputs_",
     "input_at_once_",
-)
+)  # fmt: skip
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -294,23 +273,25 @@ class SecureSumsServer(ServerLearner):
         if inputs:
             raise ValueError(f"{type(self).__name__} learns plants without inputs; use a LikelihoodServer.")
         lags = self.n_lags + 1
-        series = dict((yield Ask(dict.fromkeys(names, SecureSumsRequest(lags, graded=True)), MaskedSeries)))
+        series = dict(
+            (yield Ask(dict.fromkeys(names, secure.SecureSumsRequest(lags, graded=True)), secure.MaskedSeries))
+        )
         requested = requested_sums(series, lags)
         requests = others_of(series, requested)
         digests = {name: request.digest for name, request in requests.items()}
-        products = dict((yield Ask(requests, MaskedProducts)))
+        products = dict((yield Ask(requests, secure.MaskedProducts)))
         check_products(series, products, requested)
         left = {name: series[name] for name in series if name in products}
         if len(left) < 2:
             raise ValueError(f"Sums of products need two units; there is {list(left) or 'none'} left.")
         masks = {self.dealer: corrections_request(left, requested, digests)}
-        (corrections,) = (yield Ask(masks, MaskCorrections, needed=len(names))).values()
+        (corrections,) = (yield Ask(masks, secure.MaskCorrections, needed=len(names))).values()
         sums, graded = opened_sums(series, products, corrections.corrections, requested)
         informations = {name: message.information for name, message in left.items()}
         starts = (0, *accumulate(requested.lengths[:-1]))
         self._learn(learner, RecordSums(informations, starts, sum(requested.lengths), sums, graded))
 
-    def fit(self, messages: "Mapping[str, StateMessage]") -> Self:
+    def fit(self, messages: Mapping[str, StateMessage]) -> Self:
         """Learn the plant from open messages, from the same sums but for rounding.
 
         Parameters
