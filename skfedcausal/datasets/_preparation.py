@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import check_random_state
+
+from ..bases import Bunch
 
 from ..arguments import check_choice
 from .tuning import TUNING

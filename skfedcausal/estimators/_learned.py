@@ -8,7 +8,7 @@ import pandas as pd
 from ..containers import PlantLayout
 from ..federation.ledger import Ledger, StreamLedger
 from ..given import Server
-from ..privacy.accountant import PrivacySpent
+from ..privacy import PrivacySpent
 
 
 class LearnedPlant:

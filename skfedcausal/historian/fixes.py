@@ -68,17 +68,17 @@ def _without_frozen(frame, findings):
     """NaN where a tag or a whole unit repeats a value that it no longer measures."""
     fixed = frame.copy()
     told = []
-    for finding in findings.itertuples():
-        rows = _rows(frame.index, finding.start, finding.end)
-        if finding.kind == "stuck":
-            there = rows & (frame[finding.column].to_numpy() == finding.value)
-            fixed.loc[there, finding.column] = np.nan
-            told.append(f"{finding.column} from {finding.start} to {finding.end}")
-        elif "last values" in finding.detail:
-            own = [column for column in frame if column.startswith(f"{finding.unit}__")]
+    for found in findings.itertuples():
+        rows = _rows(frame.index, found.start, found.end)
+        if found.kind == "stuck":
+            there = rows & (frame[found.column].to_numpy() == found.value)
+            fixed.loc[there, found.column] = np.nan
+            told.append(f"{found.column} from {found.start} to {found.end}")
+        elif "last values" in found.detail:
+            own = [column for column in frame if column.startswith(f"{found.unit}__")]
             same = frame[own].to_numpy() == frame[own].to_numpy()[np.argmax(rows)]
             fixed[own] = fixed[own].mask(rows[:, None] & same)
-            told.append(f"{finding.unit} from {finding.start} to {finding.end}")
+            told.append(f"{found.unit} from {found.start} to {found.end}")
     return fixed, f"set to missing: {listed(told, 6, quoted=False)}" if told else ""
 
 

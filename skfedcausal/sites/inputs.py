@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..client.site_record import SettingsError
+from .settings import SettingsError
 from ..containers import episode_starts
 from ..containers.layout import listed, refuse_unknown
 from ..statespace.input_basis import (
