@@ -14,10 +14,9 @@ from scipy.stats import chi2
 from skfedcausal.datasets._faults import N_SENSORS, PROCESS_NOISE, SENSOR_NOISE, VALVE_NOISE, states_of
 from skfedcausal.server.estimation.evidence import BlockEstimates, corrected, shrink
 from skfedcausal.server.estimation.scoring import Structure
-from skfedcausal.server.sparse.cover import cores, neighbours, with_halo
-from skfedcausal.statespace.fisher import InformationColumns
-from skfedcausal.statespace.partition import Partition
-from skfedcausal.statespace.whittle import WhittleLikelihood
+from skfedcausal.server.sparse.filter import cores, neighbours, with_halo
+from skfedcausal.statespace.matrices import Partition
+from skfedcausal.statespace.whittle import InformationColumns, WhittleLikelihood
 
 _LEAST = 6.0  # statistic below which a pair is as good as empty
 _DRAWS, _CELLS = 1000, 15

@@ -27,9 +27,8 @@ import numpy as np
 import pandas as pd
 
 from skfedcausal import FederatedRCADetector, load
-from skfedcausal.commands.watching.journal import Journal
-from skfedcausal.commands.watching.loop import Watch
-from skfedcausal.commands.watching.plant import Plant
+from skfedcausal.commands.watching.loop import Journal, Watch
+from skfedcausal.commands.watching.settings import Plant
 from skfedcausal.commands.watching.sinks import Outbox, to_file
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.streams.cells import Stamps

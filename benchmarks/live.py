@@ -20,12 +20,9 @@ import numpy as np
 import pandas as pd
 
 from skfedcausal import FederatedRCADetector, KalmanClient
-from skfedcausal.commands.watching.journal import Journal
-from skfedcausal.commands.watching.live import serve
-from skfedcausal.commands.watching.loop import Watch
-from skfedcausal.commands.watching.pages import Pages
-from skfedcausal.commands.watching.plant import Plant
-from skfedcausal.commands.watching.settings import LiveSettings
+from skfedcausal.commands.watching.live import Pages, serve
+from skfedcausal.commands.watching.loop import Journal, Watch
+from skfedcausal.commands.watching.settings import LiveSettings, Plant
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.streams.cells import Stamps
 from skfedcausal.streams.sources import SourceOptions, open_source

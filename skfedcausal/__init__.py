@@ -28,18 +28,16 @@ if TYPE_CHECKING:
     from . import theory as theory
     from . import transfer as transfer
     from .client.augmenter import Augmenter, LinearAugmenter, RegressorAugmenter
-    from .client.baseline_options import Baseline
+    from .client.baseline import Baseline
     from .client.extended_kalman import ExtendedKalmanClient
     from .client.kalman import KalmanClient
     from .client.unit_model import UnitClient
     from .containers import ClientArrays, stack_clients
     from .containers.scaler import UnitScaler
-    from .estimators.counterfactual import FederatedCounterfactualEstimator
-    from .estimators.detector import FederatedRCADetector
-    from .estimators.evidence import Evidence
+    from .estimators.counterfactual import FederatedCounterfactualEstimator, InputModel
+    from .estimators.detector import Evidence, FederatedRCADetector
     from .estimators.granger import FederatedGrangerEstimator
-    from .estimators.input_model import InputModel
-    from .federation.communication import Communication
+    from .federation.exchange import Communication
     from .historian import PlantTable, read_historian
     from .papers.networks import LSTMRegressor, SELURegressor
     from .papers.server.gradient import GradientServer
@@ -47,9 +45,9 @@ if TYPE_CHECKING:
     from .privacy import GaussianMechanism, IndependentFlips, PrivacyAccountant, PrivacyMechanism, RandomizedResponse
     from .quality import check_plant
     from .saving import load, save
+    from .server.fitting import Knowledge, LikelihoodOptions
     from .server.likelihood import LikelihoodServer
     from .server.moments import MomentServer
-    from .server.options import Knowledge, LikelihoodOptions
     from .server.plant import ServerLearner
 
 __all__ = [
@@ -67,18 +65,16 @@ _HOMES = {
     name: home
     for home, names in {
         "client.augmenter": "Augmenter LinearAugmenter RegressorAugmenter",
-        "client.baseline_options": "Baseline",
+        "client.baseline": "Baseline",
         "client.extended_kalman": "ExtendedKalmanClient",
         "client.kalman": "KalmanClient",
         "client.unit_model": "UnitClient",
         "containers": "ClientArrays stack_clients",
         "containers.scaler": "UnitScaler",
-        "estimators.counterfactual": "FederatedCounterfactualEstimator",
-        "estimators.detector": "FederatedRCADetector",
-        "estimators.evidence": "Evidence",
+        "estimators.counterfactual": "FederatedCounterfactualEstimator InputModel",
+        "estimators.detector": "Evidence FederatedRCADetector",
         "estimators.granger": "FederatedGrangerEstimator",
-        "estimators.input_model": "InputModel",
-        "federation.communication": "Communication",
+        "federation.exchange": "Communication",
         "historian": "PlantTable read_historian",
         "papers.networks": "LSTMRegressor SELURegressor",
         "papers.server.gradient": "GradientServer",
@@ -86,9 +82,9 @@ _HOMES = {
         "privacy": "GaussianMechanism IndependentFlips PrivacyAccountant PrivacyMechanism RandomizedResponse",
         "quality": "check_plant",
         "saving": "load save",
+        "server.fitting": "Knowledge LikelihoodOptions",
         "server.likelihood": "LikelihoodServer",
         "server.moments": "MomentServer",
-        "server.options": "Knowledge LikelihoodOptions",
         "server.plant": "ServerLearner",
     }.items()
     for name in names.split()

@@ -1,16 +1,21 @@
-"""What arguments of questions are, by their names: a question is not begun with one that is of another kind."""
+"""What arguments are: what users give, what is refused by its name, and whose line a warning is about."""
 
-from collections.abc import Callable, Mapping
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from reprlib import repr as short
-from typing import Any, TypeVar
+from types import FrameType
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
+
+# What arguments of questions are, by their names: a question is not begun with one that is of another kind.
 
 _Question = TypeVar("_Question", bound=Callable[..., Any])
 
@@ -346,3 +351,122 @@ def weighted_mean(values, sample_weight):
             f"{len(values)} rows, none below zero and not all zero."
         )
     return float(np.average(values, weights=weights))
+
+
+# What users give, as type checkers see it: records of a plant, inputs beside them, lengths of episodes.
+
+
+class HasArray(Protocol):
+    """Arrays, and tables that make one."""
+
+    def __array__(self) -> Any: ...
+
+
+class HasEpisodes(Protocol):
+    """A :class:`~skfedcausal.PlantTable`, and whatever else knows where it is cut."""
+
+    def to_episodes(self) -> list[pd.DataFrame]: ...
+
+
+class Fitted(Protocol):
+    """Parts that are fitted: augmenters and the models of most clients."""
+
+    def fit(self, *args: Any, **settings: Any) -> Any: ...
+
+
+class Dialogue(Protocol):
+    """Servers that speak with the units themselves."""
+
+    def dialogue(self, *args: Any, **settings: Any) -> Any: ...
+
+
+class Server(Protocol):
+    """Servers that have learned: what all of them know; what else there is depends on which one was given."""
+
+    names_: tuple[str, ...]
+    state_slices_: dict[str, slice]
+    transition_: np.ndarray
+    process_cov_: np.ndarray
+
+    def __getattr__(self, name: str) -> Any: ...
+
+
+class Filtered(Protocol):
+    """Clients that are not fitted, as those whose functions are known."""
+
+    def filter_moments(self, *args: Any, **settings: Any) -> Any: ...
+
+
+Record = list[Any] | tuple[Any, ...] | Mapping[Any, Any] | pd.DataFrame | HasArray | HasEpisodes
+Inputs = list[Any] | tuple[Any, ...] | Mapping[Any, Any] | pd.DataFrame | HasArray | None
+Lengths = Sequence[int] | np.ndarray | None
+Setting = float | str | Sequence[Any] | np.ndarray | pd.Series | Mapping[str, Any]  # of inputs, one or row by row
+Unit = str | int | np.integer
+Client = Fitted | Filtered
+Seed = int | np.integer | np.random.RandomState | None
+ByUnit = float | Mapping[str, float] | None
+Columns = Sequence[Any] | Mapping[Any, Any] | np.ndarray | pd.Index | pd.Series | Callable[..., Any]
+
+
+# Who called: the line of the user that a warning is about, and what scikit-learn has cut.
+
+_BETWEEN = {"skfedcausal", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent", "asyncio"}
+_CUTTING = "sklearn.model_selection"
+_PARTS = ("X_train", "X_test", "X_partial_train")  # as it calls them there; the X of a refit is none
+
+
+def _root(frame):
+    """Package of a frame's module."""
+    module = frame.f_globals
+    return (module.get("__package__") or module.get("__name__") or "").partition(".")[0]
+
+
+def warn(message, category=UserWarning):
+    """Warn at the line of the user, whom no library has called.
+
+    Parameters
+    ----------
+    message : str or Warning
+    category : type, default=UserWarning
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from skfedcausal.arguments import warn
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn("Sensor 3 is stuck.")
+    >>> str(caught[0].message)
+    'Sensor 3 is stuck.'
+    """
+    frame: FrameType | None = sys._getframe()
+    level = 1
+    while frame is not None and _root(frame) in _BETWEEN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=1 if frame is None else level)
+
+
+def cut_by_scikit_learn(X):
+    """Whether scikit-learn's cross-validation has made X, by taking some elements of what it was given.
+
+    Parameters
+    ----------
+    X : object
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import cut_by_scikit_learn
+    >>> cut_by_scikit_learn([1, 2])
+    False
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        is_cutting = frame.f_globals.get("__name__", "").startswith(_CUTTING)
+        if is_cutting and any(frame.f_locals.get(name) is X for name in _PARTS):
+            return True
+        frame = frame.f_back
+    return False

@@ -9,13 +9,13 @@ HOMES = {
     "ImpactDisplay": "displays",
     "PlantTable": "historian.table",
     "cells_of": "historian.forms",
-    "damage": "quality.home",
+    "damage": "quality.tags",
     "impact_page": "reports.impact",
     "incident_page": "reports",
-    "ledger_page": "reports.ledger",
+    "ledger_page": "reports.page",
     "plant_page": "reports",
     "training_noise": "papers.client.noise",
-    "warn_of_clocks": "quality.offsets",
+    "warn_of_clocks": "quality.clocks",
     "with_dealer": "secure.client",
 }
 

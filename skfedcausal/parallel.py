@@ -17,7 +17,7 @@ import numpy as np
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from joblib.parallel import LokyBackend, get_active_backend
 
-from .callers import warn
+from .arguments import warn
 from .statespace.matrices import keep_freed_memory
 
 _WORTH = 128  # units, from which on processes are started

@@ -10,10 +10,10 @@ from scipy import signal
 from scipy.linalg import block_diag, eig
 
 from .arguments import as_numbers, check_kind, checked
-from .containers.layout import listed
+from .containers.arrays import listed
 from .optional import import_optional
+from .statespace.kalman import stationary_covariance
 from .statespace.matrices import spectral_radius
-from .statespace.riccati import stationary_covariance
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 
 import skfedcausal
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, UnitScaler, stack_clients
-from skfedcausal.callers import cut_by_scikit_learn, warn
+from skfedcausal.arguments import cut_by_scikit_learn, warn
 from skfedcausal.datasets import make_granger_plant
 
 

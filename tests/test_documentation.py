@@ -14,7 +14,7 @@ _ROOT = Path(__file__).parent.parent
 _RESULTS = _ROOT / "benchmarks" / "results"
 _PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((_ROOT / "docs").glob("*.rst"))}
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
-_MESSAGES = ("states", "watching", "training", "requests", "promise", "secure")
+_MESSAGES = ("states", "training", "requests", "secure")
 
 
 @pytest.mark.parametrize("module", _MESSAGES)

@@ -26,15 +26,14 @@ from skfedcausal import (
     LikelihoodServer,
     inspection,
 )
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.exchange import Exchange
+from skfedcausal.federation.exchange import Exchange, InProcessTransport
 from skfedcausal.federation.ledger import Ledger
-from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet
 from skfedcausal.message.requests import RecordRequest
 from skfedcausal.message.states import SmoothedReply, StateReply
-from skfedcausal.parameters import configured
 
 N, D, P = 503, 7, 2  # no product or sum of states gives the number of sensors or of rows
 
@@ -559,8 +558,7 @@ ONLY = {
     "datasets": ("datasets", "papers.numerics", "statespace", "bases"),
     "papers.numerics": ("papers.numerics", "statespace"),
     "theory": ("theory", "papers.numerics", "statespace"),
-    "message.packet": ("message.codes",),
-    "message.codes": (),
+    "message.packet": (),
 }
 NEVER = {
     # no keys of secure sums, and nothing of rooms beside the core
@@ -569,8 +567,8 @@ NEVER = {
     "papers.server": ("client", "papers.client", "containers", "datasets", "estimators", "secure", "beside"),
     "papers.client": ("server", "papers.server", "estimators"),
     "secure.dealer": ("client", "server", "containers", "estimators"),
-    "secure.series": ("client", "server", "federation", "message", "containers", "estimators", "secure.masks"),
-    "secure.server": ("client", "containers", "datasets", "estimators", "secure.client", "secure.masks", "beside"),
+    "secure.protocol": ("client", "server", "federation", "message", "containers", "estimators", "secure.dealer"),
+    "secure.server": ("client", "containers", "datasets", "estimators", "secure.client", "secure.dealer", "beside"),
     "secure.client": ("server", "secure.server", "estimators"),
     "privacy": ("client", "server", "estimators"),
     "parallel": ("client", "server", "federation", "message", "containers", "estimators"),  # it carries what it gets

@@ -71,13 +71,13 @@ def test_every_message_about_a_record_passes_the_ledger(question, monkeypatch):
     fit, ask, reply = QUESTIONS[question]
     estimator = fit()
     made, before = [], len(estimator.ledger_.entries)
-    message_of = skfedcausal.client.answers.unit_message
+    message_of = skfedcausal.client.worker.unit_message
 
     def counted(*args, **kwargs):
         made.append(message_of(*args, **kwargs))
         return made[-1]
 
-    monkeypatch.setattr(skfedcausal.client.answers, "unit_message", counted)
+    monkeypatch.setattr(skfedcausal.client.worker, "unit_message", counted)
     ask(estimator)
     new = estimator.ledger_.entries[before:]
     up = [entry for entry in new if entry.op == "states"]

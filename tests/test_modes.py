@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skfedcausal import Baseline, FederatedRCADetector, stack_clients
-from skfedcausal.containers.modes import mode_codes, modes_in, plain_modes
+from skfedcausal.containers.arrays import mode_codes, modes_in, plain_modes
 
 from .test_campaigns import at_level
 from .test_rca import simulate

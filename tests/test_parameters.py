@@ -21,8 +21,8 @@ from skfedcausal import (
     InputModel,
     KalmanClient,
 )
+from skfedcausal.bases import ParameterGroup, configured, group_of, place_of
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import ParameterGroup, configured, group_of, place_of
 from tests import house
 
 FRAME, _ = make_granger_plant(2, n_samples=400, links=[(0, 1)], random_state=0, container="frame")

@@ -7,7 +7,7 @@ import pytest
 
 import skfedcausal
 from skfedcausal import beside
-from skfedcausal.client import handlers
+from skfedcausal.client import worker
 
 ROOT = Path(skfedcausal.__file__).parent
 BESIDE = (
@@ -82,7 +82,7 @@ def test_what_the_core_uses_of_rooms_beside_it_is_there_and_used():
 
 
 def test_units_answer_in_the_core_and_in_the_papers_room():
-    assert {module.split(".")[0] for module in handlers.MODULES} == {"client", "papers"}
+    assert {module.split(".")[0] for module in worker.MODULES} == {"client", "papers"}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(ROOT).as_posix())

@@ -16,7 +16,7 @@ from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
 from threadpoolctl import threadpool_limits
 
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient
-from skfedcausal.statespace.riccati import filtered_covariance, predicted_covariance
+from skfedcausal.statespace.kalman import filtered_covariance, predicted_covariance
 
 from .._limits import best_selection, known_links
 from .._networks import dead_times, links_of, weak_links

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
-from skfedcausal.server.links import answers
+from skfedcausal.server.links import questions
 
 from .._limits import Clairvoyant
 from .._networks import links_of, weak_links
@@ -50,7 +50,7 @@ def ours(X, truth, clients=None):
 def screen(X, truth):
     """Score tests at the uncoupled plant only."""
     clients = zip(truth.names, known_sensors(truth), strict=True)
-    p = answers.screen(LikelihoodServer(), {name: c.fit(X[name]).message(X[name]) for name, c in clients}).p_adjusted
+    p = questions.screen(LikelihoodServer(), {name: c.fit(X[name]).message(X[name]) for name, c in clients}).p_adjusted
     return Answer(p.to_numpy(), p.to_numpy() < LEVEL)
 
 

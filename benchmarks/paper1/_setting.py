@@ -7,8 +7,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import Baseline, FederatedGrangerEstimator, GradientServer, KalmanClient
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import configured
 
 SETTING = (
     "Plant: A11 and A22 are {own} times the identity, A21 = {driving} everywhere, A12 = 0; P = 2, D = "

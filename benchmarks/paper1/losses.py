@@ -5,8 +5,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from skfedcausal import Baseline, KalmanClient, LinearAugmenter, papers
-from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.papers.numerics.descent import fixed_point, from_delta, recurrence
+from skfedcausal.statespace.matrices import Partition
 from skfedcausal.theory.oracle_bounds import oracle_gaps, unit_dependence
 from skfedcausal.theory.unified import codependence, normal_equations, rate_conditions
 

@@ -15,8 +15,8 @@ from skfedcausal import (
     LikelihoodServer,
     inspection,
 )
+from skfedcausal.bases import configured
 from skfedcausal.datasets import cross_client_columns, load_batadal, load_hai, load_swat, load_tep
-from skfedcausal.parameters import configured
 
 from .._records import folder_of, no_records
 from ._setting import cross_blocks

@@ -6,8 +6,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import Baseline, FederatedCounterfactualEstimator, GradientServer, KalmanClient
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import configured
 
 SETTING = (
     "Plants: P = U = 2 per client, each client driven by the one before it through A_mn of norm "

@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import FederatedCounterfactualEstimator, GradientServer
+from skfedcausal.bases import configured
 from skfedcausal.datasets import (
     load_hai,
     load_swat,
@@ -15,7 +16,6 @@ from skfedcausal.datasets import (
     prepare_records,
     prepare_swat,
 )
-from skfedcausal.parameters import configured
 
 from .._records import folder_of, no_records
 from ._setting import lagrangian

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skfedcausal import Baseline, KalmanClient, papers
-from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
+from skfedcausal.papers.numerics.descent import fixed_point, from_delta, recurrence
 from skfedcausal.theory.disentanglement import disentanglement, normal_equations_of_client, oracle_bias
 
 from ._setting import SETTING, by_default, lagrangian, records, trained

@@ -13,11 +13,11 @@ from skfedcausal import (
     RegressorServer,
     SELURegressor,
 )
-from skfedcausal.client.answers import local_prediction
 from skfedcausal.client.monitor import ResidualFlag
+from skfedcausal.client.worker import local_prediction
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.metrics import alarm_report, naming_report
-from skfedcausal.server.watching.flags import roots_of_flags
+from skfedcausal.server.watching.incidents import roots_of_flags
 
 SETTING = (
     "Two clients of two states and four sensors, C1 drives C2 (dependency strength {strength}), dynamics "

@@ -5,7 +5,7 @@ import numpy as np
 from skfedcausal import ExtendedKalmanClient, FederatedRCADetector
 from skfedcausal.datasets import load_hai, load_tep
 from skfedcausal.metrics import alarm_report
-from skfedcausal.server.watching.flags import roots_of_flags
+from skfedcausal.server.watching.incidents import roots_of_flags
 
 from .._records import folder_of, no_records
 from ._setting import flags_of, named_by_flags, no_torch, residuals, trained

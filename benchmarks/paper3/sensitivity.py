@@ -6,7 +6,7 @@ import numpy as np
 
 from skfedcausal import Communication
 from skfedcausal.datasets import make_nonlinear_plant
-from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.federation.exchange import InProcessTransport
 from skfedcausal.message.training import GradientReply, PredictedStates
 
 from ._setting import SETTING, both_flags, detection, no_torch, rca, records, residuals, scores, trained

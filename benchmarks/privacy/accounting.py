@@ -17,7 +17,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.papers.client.noise import classical_epsilon, classical_noise_multiplier, messages_mu
 from skfedcausal.privacy import epsilon_from_mu, event_sensitivity, gaussian_noise_multiplier
 from skfedcausal.secure import SecureSumsServer
-from skfedcausal.statespace.riccati import predicted_covariance
+from skfedcausal.statespace.kalman import predicted_covariance
 
 from .._networks import links_of
 from .._rivals import Autoregression, components

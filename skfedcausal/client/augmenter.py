@@ -20,11 +20,9 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..arguments import as_floats, checked, rows_of_numbers
-from ..bases import RegressorMixin
-from ..parameters import Checked
+from ..bases import Checked, RegressorMixin, Versioned
 from ..statespace.episodes import episodes, inner_rows, lagged_rows, symmetric
-from ..versioned import Versioned
-from .filtering import quick_names
+from .unit_model import quick_names
 
 
 class Augmenter(RegressorMixin, Versioned, Checked):

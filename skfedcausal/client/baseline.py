@@ -1,26 +1,113 @@
-"""What a unit removes from its own record as row numbers alone predict it: seasons, trends, modes, levels of episodes.
-
-All of it is one regression of the measurements on columns that the number of a row, its mode and its episode
-determine. A linear model with such columns in every equation is the model of the residuals of that regression
-(Frisch and Waugh), so nothing after it needs to know; what was taken off is added to predictions again.
-"""
+"""What row numbers and the clock alone tell of a unit's record, which it removes before anything else."""
 
 import hashlib
-from dataclasses import dataclass, replace
-from numbers import Integral
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..callers import warn
+from ..arguments import warn
+from ..bases import Grouped, ParameterGroup
 from ..containers import constant_columns
-from ..containers.layout import SEPARATOR, listed
+from ..containers.arrays import SEPARATOR, listed
 from ..statespace.episodes import episodes
-from ..statespace.lines import found_periods, overtones, season_columns
-from ..statespace.wander import cut_of, moving_level, walk_step
-from .profile import learned_profile
+from ..statespace.lines import Line, found_periods, overtones, pays, season_columns, sharp_lines
+from ..statespace.observation import cut_of, moving_level, walk_step
 from .tuning import TUNING
+
+# What the clock alone tells of a unit: a profile by time of day and kind of day, the year, and seasons nobody named.
+#
+# Each is kept only where it pays on segments that it was not learned from: the innovations that the unit's own past
+# leaves are predicted better with it than without.
+
+_DAY = pd.Timedelta(days=1)
+_YEAR = pd.Timedelta(days=365.25)
+_BIN = pd.Timedelta(minutes=15)  # of a profile, where rows come faster
+_CLOSE = pd.Timedelta("30min")  # between rows: two of three windows over which a detector looks are at most a day
+
+
+@dataclass(frozen=True, eq=False)
+class DayProfile:
+    """Level of each sensor by time of day, apart on weekends where there were enough of them."""
+
+    origin: pd.Timestamp
+    step: pd.Timedelta
+    n_bins: int
+    has_weekends: bool
+    levels: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (n_groups, n_sensors)
+
+    @property
+    def name(self):
+        """What it is in words."""
+        return "profile by time of day" + (" and weekend" if self.has_weekends else "")
+
+    def groups(self, rows):
+        """Group of each row, by its number."""
+        since = np.round(np.asarray(rows, dtype=float) * (self.step / pd.Timedelta(1, "ns")))
+        times = self.origin + pd.to_timedelta(since.astype("int64"), unit="ns")
+        share = (times - times.normalize()) / _DAY
+        groups = np.minimum((np.asarray(share) * self.n_bins + 1e-6).astype(int), self.n_bins - 1)
+        return groups + self.n_bins * (self.has_weekends * (np.asarray(times.day_of_week) >= 5))
+
+    def learned(self, Y, rows):
+        """The profile of a record, NaN where missing; a group without rows keeps the mean."""
+        return replace(self, levels=_group_means(Y, self.groups(rows), self.n_bins * (1 + self.has_weekends)))
+
+    def of(self, rows):
+        """Level of each sensor in each row, (n_rows, n_sensors)."""
+        return self.levels[self.groups(rows)]
+
+    def predicted(self, innovations, rows, kept):
+        """What it predicts of innovations (n_rows, n_sensors) in all rows, learned from those that are kept."""
+        groups = self.groups(rows)
+        return _group_means(innovations[kept], groups[kept], self.n_bins * (1 + self.has_weekends))[groups]
+
+
+def learned_profile(Y, clock, rows, starts, active, *, lines=True):
+    """Terms of a record that pay, in the order in which they are taken off; `active` are the columns that vary.
+
+    Without `lines` only those that the calendar tells, a fault may repeat itself at any other period; and these only of
+    rows that are close: means over some rows average a day out where they are not, and what is left of a tag that
+    follows the clock and little else is so small that every error of the model is a surprise.
+    """
+    found = []
+    rest = Y
+    for term in _of_the_calendar(clock, rows, None if lines else _CLOSE):
+        if pays(term, rest[:, active], rows, starts):
+            found.append(term.learned(rest, rows))
+            rest = rest - found[-1].of(rows)
+    return (*found, *sharp_lines(rest, rows, starts, active)) if lines else tuple(found)
+
+
+def _of_the_calendar(clock, rows, most=None):
+    """What the times of the rows, `most` apart, may tell: nothing without times."""
+    if not isinstance(clock.origin, pd.Timestamp) or clock.step <= pd.Timedelta(0):
+        return
+    if most is not None and clock.step > most:
+        return
+    length = (rows.max() - rows.min() + 1) * clock.step
+    if clock.step < _DAY and length >= TUNING.profile_fewest_days * _DAY:
+        n_bins = max(2, int(_DAY / max(clock.step, _BIN)))
+        yield DayProfile(clock.origin, clock.step, n_bins, bool(length >= 7 * TUNING.profile_fewest_weeks * _DAY))
+    if clock.step >= _DAY and length >= TUNING.profile_fewest_years * _YEAR:
+        yield Line(_YEAR / clock.step)
+
+
+def _group_means(Y, groups, n_groups):
+    """Mean of each column by group less the mean of all rows, zero where a group has none, (n_groups, k)."""
+    frame = pd.DataFrame(Y)
+    means = frame.groupby(groups).mean().reindex(range(n_groups))
+    return (means - frame.mean()).fillna(0.0).to_numpy()
+
+
+# What a unit removes from its own record as row numbers alone predict it: seasons, trends, modes, levels of episodes.
+#
+# All of it is one regression of the measurements on columns that the number of a row, its mode and its episode
+# determine. A linear model with such columns in every equation is the model of the residuals of that regression
+# (Frisch and Waugh), so nothing after it needs to know; what was taken off is added to predictions again.
 
 
 @dataclass(frozen=True)
@@ -461,3 +548,100 @@ def _is_counted(index):
 def _digest(Y):
     """Digest of the first row, by which the record of `fit` is known again."""
     return hashlib.sha256(np.ascontiguousarray(Y[:1], dtype=float).tobytes()).hexdigest()
+
+
+# Seasons, trends, modes and levels of a record that are nominal, as one object for units and detectors.
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Baseline(ParameterGroup):
+    """What in a record is expected: its operating point, seasons, trend, modes and levels.
+
+    A :class:`~skfedcausal.KalmanClient` removes it from its own record before anything is learned, and adds it to
+    predictions again. A :class:`~skfedcausal.FederatedRCADetector` has `levels` and `mode`, of the whole plant, for
+    nominal; give the others to its `client`.
+
+    Parameters
+    ----------
+    center : bool, default=True
+        Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
+        model holds; otherwise it is zero.
+    harmonics : float, sequence of float, dict or "auto", default=None
+        Periods in rows of seasons that the unit removes from its record, each with its overtones (twelve at
+        most; a dict gives their number by period). "auto" finds the periods by a test for lines.
+    trend : {"linear", "smooth"} or int, default=None
+        Trend removed by the unit: a line, or a natural cubic spline of as many degrees of freedom ("smooth": 8).
+        It continues as a line after the record.
+    mode : str, int or array-like of shape (n_samples,), default=None
+        Column of the record that says in which mode the unit or the plant is (an operating mode, a holiday),
+        or the labels themselves. Each mode has a level of its own; the column is no measurement any more. What names
+        of columns a detector takes, and what it does about modes that are new, its own page says.
+    levels : {"auto", "episode", "wander"} or float, default="auto"
+        "episode": each episode has a level of its own. A number of rows has the level of a sensor move as well: what is
+        slower than such a period is removed. "wander" finds the period of sensors that are random walks beside
+        their noise, and none where they stay. None: one level for all rows. "auto" is None for a unit; a detector
+        then looks for a few levels between which the nominal record shifts. It knows neither "wander" nor periods.
+    profile : {"auto", "calendar"} or None, default="auto"
+        Removes what the times of rows predict, where that pays on held-out segments of the record: the level by
+        time of day (and weekend, of two weeks or more) or the year, and up to three seasons that nobody named, which
+        show as sharp lines of the spectrum. "calendar" is the first alone, of rows up to half an hour apart, and what
+        "auto" means to a detector: a fault may have a period. Nothing without times, or under privacy.
+
+    Examples
+    --------
+    >>> from skfedcausal import Baseline, KalmanClient
+    >>> KalmanClient(baseline=Baseline(harmonics=24)).set_params(baseline__trend="linear").baseline
+    Baseline(harmonics=24, trend='linear')
+    """
+
+    center: bool = True
+    harmonics: Any = None
+    trend: str | int | None = None
+    mode: Any = None
+    levels: str | float | None = "auto"
+    profile: str | None = "auto"
+
+    _parameter_constraints = {
+        "center": ["boolean"],
+        "harmonics": [StrOptions({"auto"}), Interval(Real, 2, None, closed="left"), "array-like", dict, None],
+        "trend": [StrOptions({"linear", "smooth"}), Interval(Integral, 1, None, closed="left"), None],
+        "mode": [str, Integral, "array-like", None],
+        "levels": [StrOptions({"auto", "episode", "wander"}), Interval(Real, 0, None, closed="neither"), None],
+        "profile": [StrOptions({"auto", "calendar"}), None],
+    }
+
+    def check_watched(self) -> None:
+        """Refuse what only a unit can take off.
+
+        Raises
+        ------
+        ValueError
+            Of such settings.
+        """
+        self.check()
+        plain = Baseline().get_params(deep=False)
+        own = [name for name in ("center", "harmonics", "trend", "profile") if getattr(self, name) != plain[name]]
+        if own or self.levels not in ("auto", "episode", None):
+            raise ValueError(
+                f"The baseline of a detector has `levels` ('auto', 'episode' or None) and `mode`, got {self}; the rest "
+                "belongs to its units: client=KalmanClient(baseline=Baseline(...))."
+            )
+        if not (self.mode is None or isinstance(self.mode, str)):
+            raise ValueError(f"mode={self.mode!r}: a detector takes the name of a column that tells the mode.")
+
+    def taken_off(self) -> dict[str, Any]:
+        """Options by name of what a unit removes from its own record, None for what it leaves.
+
+        Returns
+        -------
+        dict
+        """
+        options = {name: getattr(self, name) for name in ("harmonics", "trend", "mode", "levels", "profile")}
+        return options | {"levels": None if options["levels"] == "auto" else options["levels"]}
+
+
+class HasBaseline(Grouped):
+    """Mixin of who takes a :class:`Baseline`, with its options as attributes."""
+
+    center: bool
+    profile: Any

@@ -11,15 +11,14 @@ from ..message.clock import Clock
 from ..message.packet import PacketError
 from ..message.states import Acknowledgement, SmoothedReply, StateMessage, StateReply
 from ..statespace.episodes import episodes
-from . import answers, unit_model
+from . import unit_model, worker
 from .augmenter import LinearAugmenter, as_augmenter
 from .baseline import wander_period
-from .habits import stops_of
-from .handlers import handles
 from .kalman import KalmanClient
-from .records import column_means, in_use
+from .records import column_means, in_use, stops_of
 from .tuning import TUNING
 from .unit_model import UnitClient
+from .worker import handles
 
 
 @handles(requests.FitRequest, sets_precision=True)
@@ -72,7 +71,7 @@ def message_and_state(unit, client, previous, kept, round):
     if monitor is None and isinstance(client, UnitClient):  # what every fit runs, without the other kinds
         message = client.message_about(unit.outputs, unit.starts, **settings)
     else:
-        message = answers.unit_message(client, unit.outputs, unit.starts, monitor=monitor, **settings)
+        message = worker.unit_message(client, unit.outputs, unit.starts, monitor=monitor, **settings)
     if isinstance(client, UnitClient):
         state["loading_error"] = unit_model.loading_error(client, message)
     else:
@@ -264,11 +263,11 @@ def _fit_augmenter(unit, augmenter, client, reply):
     if isinstance(augmenter, LinearAugmenter) and isinstance(client, UnitClient):
         Y = in_use(client, unit.outputs)
         products = client.model.products
-        if products is not None or answers.is_complete(Y):
+        if products is not None or worker.is_complete(Y):
             with config_context(assume_finite=True):
                 augmenter.fit(Y, *influence, level=client.model.mean, products=products)
             return
-    augmenter.fit(answers.local_features(client, unit.outputs, unit.inputs, unit.starts, n_states), *influence)
+    augmenter.fit(worker.local_features(client, unit.outputs, unit.inputs, unit.starts, n_states), *influence)
 
 
 def _before(unit, message, state, round):

@@ -13,7 +13,7 @@ from ..message.states import StateMessage
 from ..statespace.em import expected_cells, partial_covariance
 from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information, is_regular
-from .black_box import NonlinearClient
+from .extended_kalman import NonlinearClient
 from .kalman import KalmanClient
 from .moments import RIDGE, Moments
 from .records import in_use

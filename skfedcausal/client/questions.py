@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..callers import warn
-from ..containers.layout import listed
+from ..arguments import warn
+from ..containers.arrays import listed
 from ..message import requests
 from ..message.packet import PacketError
 from ..message.states import Acknowledgement, EffectReply, FeedbackLaw, Measurements, PredictionReply
 from ..statespace.episodes import inner_rows
-from . import answers
+from . import worker
 from .fitting import with_fit
-from .handlers import handles
 from .tuning import TUNING
+from .worker import handles
 
 _RIDGE = 1e-8  # share of each regressor's variance, for sensors that repeat each other
 
@@ -25,8 +25,8 @@ def describe_record(unit, wishes, state, round):
     if wishes.until is not None:
         Y = np.where(np.arange(len(Y))[:, None] >= wishes.until, np.nan, Y)
     settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": state.get("monitor")}
-    message = answers.unit_message(state["client"], Y, unit.starts, inputs=unit.inputs, **settings)
-    message = answers.with_events(message, state.get("habits"), unit.with_baseline, unit.starts)[0]
+    message = worker.unit_message(state["client"], Y, unit.starts, inputs=unit.inputs, **settings)
+    message = worker.with_events(message, state.get("habits"), unit.with_baseline, unit.starts)[0]
     return with_fit(unit, message, state) if wishes.fits else message, state
 
 
@@ -35,7 +35,7 @@ def identify_inputs_law(unit, request, state, round):
     """Identify how the unit's inputs follow its measurements."""
     if unit.inputs is None:
         raise PacketError(f"Unit {unit.name!r} was asked for the law of its inputs, but has none.")
-    loads = answers.loadings(state["client"], state["n_states"])
+    loads = worker.loadings(state["client"], state["n_states"])
     varying = np.abs(loads).max(axis=1) > 0
     Y = unit.outputs[:, varying]
     warn_of_determined_inputs(unit.name, Y, unit.inputs)
@@ -48,14 +48,14 @@ def predict(unit, request, state, round):
     augmented = request.model == "augmented"
     if augmented and "augmenter" not in state:
         raise PacketError(f"Unit {unit.name!r} has no augmenter: no reply of a server came to it.")
-    values = answers.local_prediction(state, unit.outputs, unit.inputs, unit.starts, augmented=augmented)
+    values = worker.local_prediction(state, unit.outputs, unit.inputs, unit.starts, augmented=augmented)
     return _measurements(unit, _put_back(unit, values)), state
 
 
 @handles(PredictionReply)
 def measure_states(unit, reply, state, round):
     """Expected measurements of states that the server predicts."""
-    variance = None if reply.covariances is None else answers.forecast_variance(state["client"], reply)
+    variance = None if reply.covariances is None else worker.forecast_variance(state["client"], reply)
     return _measurements(unit, _put_back(unit, state["client"].measurements(reply.states)), variance), state
 
 
@@ -65,7 +65,7 @@ def measure_effect(unit, reply, state, round):
     n_states = state["n_states"] if "n_states" in state else state["client"].model.n_states
     if reply.states.shape[1] != n_states:
         raise PacketError(f"Unit {unit.name!r} got an effect on {reply.states.shape[1]} states, but has {n_states}.")
-    effect, variance = answers.mapped_effect(state, reply)
+    effect, variance = worker.mapped_effect(state, reply)
     state = {**state, "effect": effect, "effect_std": np.sqrt(variance)}
     if reply.keep:
         return Acknowledgement(), state
@@ -75,7 +75,7 @@ def measure_effect(unit, reply, state, round):
 @handles(requests.FactualRequest)
 def replay(unit, reply, state, round):
     """The record itself, with what is missing as expected given all messages."""
-    values, variance = answers.factual(state["client"], unit.outputs, reply)
+    values, variance = worker.factual(state["client"], unit.outputs, reply)
     return replace(_measurements(unit, _put_back(unit, values), variance), stops=state.get("stops")), state
 
 
@@ -85,7 +85,7 @@ def aggregate_effect(unit, request, state, round):
     if "phi" not in state:
         raise PacketError(f"Unit {unit.name!r} was told of no inputs of other units that moved in `fit`.")
     change = state["phi"] * (request.scale - 1)
-    return _measurements(unit, (answers.loadings(state["client"], len(change)) @ change)[None]), state
+    return _measurements(unit, (worker.loadings(state["client"], len(change)) @ change)[None]), state
 
 
 def _put_back(unit, values):

@@ -7,20 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ..callers import warn
-from ..containers.arrays import n_moving
-from ..containers.layout import listed
-from ..federation.policy import ExactStatesWarning, tells_exactly
-from ..federation.transport import Site
-from ..privacy.gaussian import bounds_of
-from ..privacy.noise import into_ball
+from ..arguments import warn
+from ..containers.arrays import listed, n_moving
+from ..federation.exchange import Site
+from ..federation.gate import ExactStatesWarning, tells_exactly
+from ..privacy.calibration import into_ball
+from ..privacy.mechanism import bounds_of
 from ..seeding import seeded
-from .answers import flags_of, off_baseline, own_record
 from .extended_kalman import ExtendedKalmanClient
 from .kalman import KalmanClient
 from .unit_model import UnitClient, under_noise
 from .watching import Batch, Feed
-from .worker import UnitWorker
+from .worker import UnitWorker, flags_of, off_baseline, own_record
 
 _KEPT = (  # what a unit keeps of a fit for other records
     "client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error", "n_states", "silence",

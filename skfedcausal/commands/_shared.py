@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
-from ..federation.lost import ClientError
-from ..federation.site_ledger import ByteLimitError, LedgerError
+from ..federation.exchange import ClientError
+from ..federation.ledger import ByteLimitError, LedgerError
 from ..message.packet import PacketError
 from . import program
 

@@ -3,12 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from ..containers.layout import listed, refuse_unknown
+from ..containers.arrays import listed, refuse_unknown
 from ..estimators._interventions import EFFECT
-from ..estimators.counterfactual import FederatedCounterfactualEstimator
-from ..estimators.input_model import InputModel
+from ..estimators.counterfactual import FederatedCounterfactualEstimator, InputModel
 from ..historian.naming import column_of
-from ..server.lagged.timing import SAMPLED
+from ..server.lagged.stage import SAMPLED
 from ._shared import add_options
 from .plant_file import FileError, add_max_time, parser_for, row_at, run, save_picture, server_of, write_csv
 

@@ -1,13 +1,12 @@
 """``python -m skfedcausal plan``: what a site would send and accept, before anything is sent."""
 
-from ..federation.policy import SitePolicy, tells_exactly
-from ..federation.site_ledger import read_ledger
+from ..federation.gate import SitePolicy, tells_exactly
+from ..federation.ledger import read_ledger
 from ..message.packet import NOTHING
 from ..message.requests import FitRequest
 from ..message.schema import described, purpose
-from ..sites.secure import DealerSettings
 from ..sites.server import read_server_settings
-from ..sites.settings import read_settings_file
+from ..sites.settings import DealerSettings, read_settings_file
 from ..sites.site import read_site_settings
 from ._shared import answer, parser
 

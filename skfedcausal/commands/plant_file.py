@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..containers.layout import listed
-from ..federation.policy import ExactStatesWarning
+from ..containers.arrays import listed
+from ..federation.gate import ExactStatesWarning
 from ..historian.databases import is_address, without_password
-from ..historian.fixes import NAMES
-from ..historian.reading import Reading
-from ..historian.roles import seldom_seen
+from ..historian.grid import NAMES
+from ..historian.naming import seldom_seen
 from ..historian.table import PlantTable
+from ..historian.written import Reading
 from ..optional import import_optional
 from ..server.likelihood import LikelihoodServer
 from ..sites.settings import csv_bytes

@@ -5,7 +5,7 @@ import sys
 import pandas as pd
 
 from .. import inspection
-from ..containers.layout import listed
+from ..containers.arrays import listed
 from ..estimators.detector import FederatedRCADetector
 from ._shared import add_options
 from .plant_file import FileError, changing, parser_for, row_at, run, write_csv

@@ -1,10 +1,8 @@
 """``python -m skfedcausal verify``, ``repair`` and ``key``: what a site needs to trust an account and a server."""
 
 from ..federation.atomic import only_one
-from ..federation.envelope import write_key
-from ..federation.repair import repair_ledger
-from ..federation.signatures import read_key_pair, revoke_key, write_key_pair
-from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
+from ..federation.envelope import read_key_pair, revoke_key, write_key, write_key_pair
+from ..federation.ledger import SiteLedger, read_ledger, repair_ledger, verify_ledger
 from ..sites.site import read_site_settings
 from ._shared import add_options, answer, parser
 

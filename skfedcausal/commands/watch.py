@@ -4,17 +4,15 @@ import sys
 import warnings
 from contextlib import ExitStack
 
-from ..federation.policy import ExactStatesWarning
+from ..federation.gate import ExactStatesWarning
 from ..saving import load
 from ..streams.cells import Stamps
 from ..streams.sources import open_source
 from ._shared import DONE, ERRORS, FAILED, noted, parser
 from .watching import sinks
-from .watching.journal import Journal
-from .watching.loop import Watch, ended_by_signals, say
-from .watching.pages import Pages
-from .watching.plant import fingerprint, read_plant
-from .watching.settings import read_settings, secret_of
+from .watching.live import Pages
+from .watching.loop import Journal, Watch, ended_by_signals, say
+from .watching.settings import fingerprint, read_plant, read_settings, secret_of
 
 ALARM = 3  # exit code after an incident
 _PATIENCE = 15.0  # seconds in which those are told who were away, at the end

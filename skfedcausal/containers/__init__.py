@@ -1,11 +1,9 @@
 """Containers for plants: many forms in, arrays and column positions out."""
 
-from .arrays import constant_columns
+from .arrays import PlantLayout, constant_columns
 from .batches import read_batches
-from .clients import ClientArrays
-from .layout import PlantLayout
 from .plant import PlantData, read_plant, stack_clients
-from .rows import check_lengths, episode_starts
+from .rows import ClientArrays, check_lengths, episode_starts
 
 __all__ = [
     "ClientArrays", "PlantData", "PlantLayout", "check_lengths", "constant_columns", "episode_starts", "read_batches",

@@ -9,7 +9,7 @@ import pandas as pd
 
 from ..arguments import check_number
 from ..optional import import_optional
-from .layout import refuse_unknown
+from .arrays import refuse_unknown
 
 _PARQUET = (".parquet", ".pq")
 

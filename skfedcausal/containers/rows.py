@@ -1,21 +1,163 @@
-"""Episodes: several records of one plant, one below the other in a table."""
+"""Rows of a record: when they were taken, episodes one below the other, arrays of clients side by side."""
 
+import re
+import warnings
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
 from numbers import Integral
 from reprlib import repr as short
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ..callers import warn
-from ..given import Lengths
-from .clock import is_numbering, read_clock, ticks
+from ..arguments import Inputs, Lengths, cut_by_scikit_learn, warn
+from .arrays import as_native, as_table, check_unit_names, listed, names_units
 from .tuning import TUNING
+
+# The clock of a record: when its rows were taken, whatever kind of index tells it.
+
+_DATE = re.compile(r"\s*\d{1,4}[-./ ](?:\d{1,2}|[^\W\d]{3,9})[-./ ]\d{1,4}")
+_OFFSET = r"(?:Z|[+-]\d{2}:?\d{2})$"
+
+
+class Clock(NamedTuple):
+    """Times or numbers of rows, and the rows of each run where the index names several, else None."""
+
+    times: pd.Index | None
+    runs: tuple[int, ...] | None = None
+
+
+def read_clock(index):
+    """Clock that the index of a frame tells.
+
+    Parameters
+    ----------
+    index : Index
+        Times, periods (which begin at their times), spans, numbers, or texts and objects of those. In a MultiIndex
+        the last level that holds any of these is the clock, and the others name runs of rows.
+
+    Returns
+    -------
+    Clock
+        The index as DatetimeIndex, TimedeltaIndex or numbers; as it came where it tells none of them.
+
+    Raises
+    ------
+    ValueError
+        If rows of several runs are interleaved.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.containers.rows import read_clock
+    >>> read_clock(pd.period_range("2026-03-01", periods=2, freq="M")).times.tolist()
+    [Timestamp('2026-03-01 00:00:00'), Timestamp('2026-04-01 00:00:00')]
+    >>> read_clock(pd.MultiIndex.from_product([["run 1", "run 2"], [0, 1, 2]]))
+    Clock(times=Index([0, 1, 2, 0, 1, 2], dtype='int64'), runs=(3, 3))
+    """
+    if not isinstance(index, pd.MultiIndex):
+        return Clock(_index_times(index))
+    for level in reversed(range(index.nlevels)):
+        times = _index_times(index.get_level_values(level))
+        if ticks(times) is not None:
+            return Clock(times, _runs(index.droplevel(level)))
+    return Clock(index)
+
+
+def ticks(index):
+    """Whole or real numbers that tell the order of rows, None of an index that tells none.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.containers.rows import ticks
+    >>> ticks(pd.to_timedelta([0, 2], unit="s").as_unit("s")), ticks(pd.Index(["a", "b"]))
+    (array([0, 2]), None)
+    """
+    if isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex)):
+        return index.asi8
+    is_numbers = index is not None and getattr(index.dtype, "kind", "O") in "iuf"
+    return index.to_numpy(dtype=float if index.dtype.kind == "f" else np.int64) if is_numbers else None
+
+
+def unit_since_1970(number):
+    """Unit in which a number tells a time since 1970, by its size, of dates after 1973."""
+    return next(unit for least, unit in ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s")) if number >= least)
+
+
+def is_numbering(index):
+    """Whether an index only counts rows from 0."""
+    return isinstance(index, pd.RangeIndex) and index.start == 0 and index.step == 1
+
+
+def same_times(index, other):
+    """Whether two clocks tell the same, whatever zones they are of."""
+    zones = getattr(index, "tz", None), getattr(other, "tz", None)
+    if None not in zones and zones[0] != zones[1]:
+        return index.tz_convert("UTC").equals(other.tz_convert("UTC"))
+    return index.equals(other)
+
+
+def _index_times(index):
+    """An index as times, spans or numbers; as it came where it tells none."""
+    if isinstance(index, (pd.DatetimeIndex, pd.TimedeltaIndex, pd.RangeIndex)):
+        return index
+    if isinstance(index, pd.PeriodIndex):
+        return index.to_timestamp(how="start")
+    if isinstance(index, pd.CategoricalIndex):
+        return _index_times(pd.Index(index.to_numpy()))
+    kind = pd.api.types.infer_dtype(index, skipna=True) if index.dtype.kind in "OTUmM" else ""  # of Arrow, too
+    if kind in ("datetime", "date", "datetime64"):
+        return pd.DatetimeIndex(pd.to_datetime(index, utc=len({getattr(t, "tzinfo", None) for t in index}) > 1))
+    if kind in ("timedelta", "timedelta64"):
+        return pd.TimedeltaIndex(index)
+    if kind == "period":
+        return pd.PeriodIndex(index).to_timestamp(how="start")
+    if kind in ("integer", "floating", "mixed-integer-float"):
+        return pd.Index(pd.to_numeric(index))
+    return _of_texts(index) if kind == "string" else index
+
+
+def _of_texts(index):
+    """Texts as times or numbers, as they came where they are none."""
+    if (numbers := pd.to_numeric(index, errors="coerce")).notna().all():
+        return pd.Index(numbers)
+    if not len(index) or not all(isinstance(text, str) and _DATE.match(text) for text in (index[0], index[-1])):
+        return index
+    texts = pd.Series(index.astype(str)).str.strip()
+    mixed = texts.str.extract(f"({_OFFSET})", expand=False).nunique(dropna=False) > 1
+    readings = []
+    ways = (True, False) if "." in texts[0][:3] else (False, True)
+    for dayfirst in ways[:1] if (texts.str.match(r"\d{4}")).all() else ways:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                readings.append(pd.DatetimeIndex(pd.to_datetime(texts, dayfirst=dayfirst, utc=bool(mixed))))
+        except ValueError:  # of another order of day and month, or no times at all
+            continue
+    # of two ways to read day and month the right one has rows at even distances
+    return min(readings, key=lambda times: len(np.unique(np.diff(times.asi8))), default=index)
+
+
+def _runs(labels):
+    """Rows of each run by their labels, None of one run."""
+    codes = pd.factorize(labels)[0]
+    cuts = np.flatnonzero(np.diff(codes)) + 1
+    if not len(cuts):
+        return None
+    if len(cuts) + 1 > codes.max() + 1:
+        raise ValueError(
+            f"The index of X names {codes.max() + 1} runs, and their rows are interleaved. Sort them, "
+            "X.sort_index(), or give each unit its own rows: {unit: frame, ...}."
+        )
+    return tuple(np.diff([0, *cuts.tolist(), len(codes)]).tolist())
+
+
+# Episodes: several records of one plant, one below the other in a table.
 
 
 def check_lengths(lengths: Lengths, n_samples: int) -> tuple[int, ...]:
@@ -408,3 +550,338 @@ def _at_first_level(Y, levels):
         first = np.where(np.isnan(first) & there.any(axis=0), level, first)
         moved[here] += np.nan_to_num(first) - level
     return moved
+
+
+# Arrays of clients as one record of rows, which scikit-learn cuts by time and never between units.
+
+
+class ClientArrays:
+    """Tables of several units as one record, with a shape and rows like a single table.
+
+    A list of arrays cannot be cut along time by :class:`~sklearn.model_selection.GridSearchCV`,
+    :func:`~sklearn.model_selection.cross_val_score` and the like, which would cut between units. These cut by
+    rows, whatever the width of the units; names, times and episodes stay, and rows that were cut out of the middle
+    are another episode.
+
+    Parameters
+    ----------
+    clients : list or dict
+        One array, frame or Series of shape (n_samples, n_columns_m) per unit, as in `fit`; inputs of units, too.
+    lengths : sequence of int, default=None
+        Number of rows of each episode; None for one.
+
+    Attributes
+    ----------
+    tables : list or dict
+        The tables as they came, or some of their rows.
+    names : tuple of str
+        Units.
+    shape : tuple of (int, int)
+        Rows, and columns of all units together.
+    lengths : tuple of int
+        Rows of each episode.
+    rows : ndarray of int of shape (n_samples,)
+        Which rows of the whole record these are.
+    n_whole : int
+        Number of rows of the whole record.
+
+    Raises
+    ------
+    TypeError
+        If `clients` is no list or dict of tables.
+    ValueError
+        If tables differ in their number of rows, or `lengths` do not add up to it.
+
+    See Also
+    --------
+    stack_clients : One table in place of several.
+    UnitScaler : Scales columns and gives back the same container.
+
+    Notes
+    -----
+    Inputs that are given beside it may be such a container, too, or any other: where they have the rows of the whole
+    record, those of its rows are taken. So they need no care in ``cross_val_score(..., params={"inputs": U})``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import KFold, cross_val_score
+    >>> from skfedcausal import ClientArrays, FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X = ClientArrays(make_granger_plant(3, n_samples=600, random_state=0)[0])
+    >>> X
+    ClientArrays(600 rows of 3 units)
+    >>> X[np.r_[0:200, 400:600]].lengths
+    (200, 200)
+    >>> cross_val_score(FederatedGrangerEstimator(), X, cv=KFold(2)).shape
+    (2,)
+    """
+
+    def __init__(self, clients: Inputs, *, lengths: Lengths = None):
+        clients = as_native(clients)
+        if not isinstance(clients, (Mapping, list, tuple)) or len(clients) == 0:
+            kind = type(clients).__name__ + (f" of shape {clients.shape}" if hasattr(clients, "shape") else "")
+            raise TypeError(f"Got {kind}; give a list or dict with one array per unit.")
+        refuse_pairs(clients)
+        by_name = clients if isinstance(clients, Mapping) else None
+        self.names = tuple(map(str, by_name or (f"client{k}" for k in range(len(clients)))))
+        check_unit_names(self.names)
+        tables = [as_table(table) for table in (clients if by_name is None else by_name.values())]
+        deep = [name for name, table in zip(self.names, tables, strict=True) if table.ndim != 2]
+        if deep:
+            raise TypeError(f"The tables of {listed(deep)} do not have rows and columns; give one table per unit.")
+        n_rows = {len(table) for table in tables}
+        if len(n_rows) > 1:
+            counts = zip(self.names, map(len, tables), strict=True)
+            found = listed([f"unit {name!r}: {count} rows" for name, count in counts], quoted=False)
+            raise ValueError(f"Got tables of different length: {found}. Give NaN where a unit has no value.")
+        self.tables = tables if by_name is None else dict(zip(by_name, tables, strict=True))
+        self.shape = (n_rows.pop(), sum(table.shape[1] for table in tables))
+        self.lengths = check_lengths(lengths, len(self))
+        self.rows, self.n_whole = np.arange(len(self)), len(self)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self):
+        several = f" in {len(self.lengths)} episodes" if len(self.lengths) > 1 else ""
+        return f"{type(self).__name__}({len(self)} rows of {len(self.names)} units{several})"
+
+    __iter__ = None  # neither rows nor units are meant by it
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError(
+            f"{self} hold a table for each unit and are no array: scale them with UnitScaler, which knows them, or "
+            "give one table, stack_clients(clients)."
+        )
+
+    def __getitem__(self, key: Any) -> "ClientArrays":
+        """Some rows, by a slice, positions or truth values, in order of time."""
+        key = key[0] if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis else key
+        if isinstance(key, (str, tuple)):
+            raise TypeError(f"Got {key!r} as rows of {self}; give a slice or positions. Units are in `tables`.")
+        taken = np.atleast_1d(np.arange(len(self))[list(key) if isinstance(key, range) else key])
+        if (np.diff(taken) < 1).any():
+            raise ValueError(
+                f"Rows of {self} are asked for out of their order, and what was an effect would be taken for a cause. "
+                f"{SHUFFLE}"
+            )
+        part = object.__new__(type(self))
+        part.names, part.rows, part.n_whole = self.names, self.rows[taken], self.n_whole
+        part.tables = each_table(self.tables, lambda table: rows_of(table, taken))
+        part.shape = (len(taken), self.shape[1])
+        part.lengths = _pieces(taken, self.lengths)
+        if is_in_pieces(part.lengths):
+            warn(f"These rows are in {len(part.lengths)} pieces. {SHUFFLE}")
+        return part
+
+    def replaced(self, values: np.ndarray) -> "ClientArrays":
+        """The same rows with other values in the tables.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_samples, n_columns)
+            Of all units side by side.
+
+        Returns
+        -------
+        ClientArrays
+        """
+        tables = self.tables.values() if isinstance(self.tables, dict) else self.tables
+        ends = np.cumsum([table.shape[1] for table in tables])
+        parts = iter(np.split(values, ends[:-1], axis=1))
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__
+        other.tables = each_table(self.tables, lambda table: _like(table, next(parts)))
+        return other
+
+    def beside(self, inputs: Any) -> Any:
+        """Inputs of the same rows, where they came with those of the whole record.
+
+        Parameters
+        ----------
+        inputs : list, dict, DataFrame, ndarray, ClientArrays or None
+
+        Returns
+        -------
+        list, dict, DataFrame, ndarray or None
+        """
+        if isinstance(inputs, ClientArrays):
+            if len(inputs) == len(self) or inputs.n_whole != len(inputs):
+                return inputs.tables
+            inputs = inputs.tables
+        if len(self) == self.n_whole:
+            return inputs
+        return each_table(inputs, lambda table: rows_of(table, self.rows) if len(table) == self.n_whole else table)
+
+
+def opened(X, inputs=None, lengths=None):
+    """A record with its inputs and the lengths of its episodes, in containers that have no rows of their own.
+
+    Parameters
+    ----------
+    X : object
+        Any container.
+    inputs : object
+        Beside it.
+    lengths : sequence of int or None
+
+    Returns
+    -------
+    X, inputs, lengths
+        A list or dict in place of :class:`ClientArrays`.
+
+    Raises
+    ------
+    TypeError
+        If the inputs are none of the containers, or units have pairs of measurements and inputs.
+    ValueError
+        If scikit-learn has cut a list between units, or X is an array of arrays.
+    """
+    if not isinstance(inputs, (Mapping, list, tuple, ClientArrays, type(None))):
+        came, inputs = type(inputs).__name__, as_native(inputs)
+        if not isinstance(inputs, (pd.DataFrame, np.ndarray)) or inputs.ndim == 0:
+            raise TypeError(
+                f"Got `inputs` of type {came}; give a list with one array per unit, or a dict, a frame with "
+                "'client__input' columns, or ClientArrays."
+            )
+    _refuse_no_tables(inputs)
+    if isinstance(X, ClientArrays):
+        if lengths is not None:
+            raise ValueError("Got `lengths` beside ClientArrays, which know their episodes; leave them out.")
+        return X.tables, X.beside(inputs), None if len(X.lengths) == 1 else X.lengths
+    inputs = inputs.tables if isinstance(inputs, ClientArrays) else _at_index(inputs, X)
+    if isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1:
+        raise ValueError(f"Got an array of {len(X)} objects as X; give a list with one array per unit: list(X).")
+    refuse_pairs(X)
+    if isinstance(X, (list, tuple)) and cut_by_scikit_learn(X) and is_of_units(X):
+        raise ValueError(
+            f"scikit-learn has cut a list between units, and {len(X)} of them came here: units would be learned and "
+            "others scored. Give ClientArrays(clients), which it cuts along time, or one table, stack_clients(clients)."
+        )
+    return X, inputs, lengths
+
+
+def _refuse_no_tables(inputs):
+    """Refuse inputs of a unit that are no table."""
+    tables = inputs if isinstance(inputs, (list, tuple)) else ()
+    for unit, part in inputs.items() if isinstance(inputs, Mapping) else enumerate(tables):
+        if part is None or isinstance(part, (Mapping, list, tuple)) or n_dimensions(as_native(part)) > 0:
+            continue
+        raise TypeError(
+            f"Got `inputs` of type {type(part).__name__} for unit {unit!r}; give one array of shape (n_samples, "
+            "n_inputs) per unit, or None for a unit without."
+        )
+
+
+def n_dimensions(part):
+    """Number of dimensions of an array, or of lists in lists by the first of them."""
+    if isinstance(part, (list, tuple)):
+        return 1 + (n_dimensions(part[0]) if part else 0)
+    return getattr(part, "ndim", 0)
+
+
+def is_of_units(parts):
+    """Whether a list has a table for each unit, not episodes, which name them, or rows of numbers."""
+    if any(isinstance(part, Mapping) or names_units(as_native(part)) for part in parts):
+        return False
+    return any(n_dimensions(part) == 2 or isinstance(part, pd.Series) for part in parts)
+
+
+def refuse_pairs(clients):
+    """Refuse measurements and inputs in one element for each unit."""
+    parts = clients.values() if isinstance(clients, Mapping) else clients if isinstance(clients, (list, tuple)) else ()
+    if any(isinstance(part, (list, tuple)) and any(getattr(own, "ndim", 0) == 2 for own in part) for part in parts):
+        raise TypeError(
+            "Got a pair of tables in place of a unit. Give measurements alone, one table per unit, and the units' "
+            "inputs as `inputs`: fit([Y for Y, U in pairs], inputs=[U for Y, U in pairs])."
+        )
+
+
+def unit_inputs(inputs, names, sizes=None):
+    """Inputs in one table as a dict or list with one for each unit; a dict or list as it is.
+
+    Parameters
+    ----------
+    inputs : dict, list, DataFrame or ndarray
+        Columns of a frame are called ``unit__input``. An array has those of all units side by side.
+    names : sequence of str
+        Units.
+    sizes : sequence of int, default=None
+        Number of inputs of each unit where it is known; else all have the same.
+
+    Returns
+    -------
+    dict or list
+
+    Raises
+    ------
+    ValueError
+        If columns cannot be given to units.
+    """
+    inputs = as_native(inputs)
+    if isinstance(inputs, pd.DataFrame) and names_units(inputs):
+        owners = [str(column).partition("__")[0] for column in inputs.columns]
+        return {unit: inputs.loc[:, [owner == unit for owner in owners]] for unit in dict.fromkeys(owners)}
+    if not isinstance(inputs, (pd.DataFrame, np.ndarray)):
+        return inputs
+    table = as_table(inputs)
+    width = table.shape[1] if table.ndim == 2 else 0
+    if sizes is None and width % len(names) == 0:
+        sizes = [width // len(names)] * len(names)
+    if table.ndim != 2 or sizes is None or sum(sizes) != width:
+        expected = f"as many columns for each of {len(names)} units" if sizes is None else f"{sum(sizes)} columns"
+        raise ValueError(
+            f"Got `inputs` of shape {table.shape}, expected {expected}; give a dict with one array per unit, "
+            "or a frame with 'client__input' columns."
+        )
+    ends = np.cumsum([0, *sizes])
+    return [columns_of(table, slice(a, b)) if b > a else None for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+
+def columns_of(table, columns):
+    """Some columns of a frame or array."""
+    return table.iloc[:, columns] if isinstance(table, pd.DataFrame) else table[:, columns]
+
+
+def rows_of(table, rows):
+    """Some rows of a frame or array."""
+    return table.iloc[rows] if isinstance(table, (pd.DataFrame, pd.Series)) else table[rows]
+
+
+def each_table(tables, change):
+    """A single table, or every one of a dict or list, changed; None as it is."""
+    if isinstance(tables, Mapping):
+        return {name: each_table(table, change) for name, table in tables.items()}
+    if isinstance(tables, (list, tuple)):
+        return [None if table is None else change(as_table(table)) for table in tables]
+    return None if tables is None else change(as_table(tables))
+
+
+def _at_index(inputs, X):
+    """Inputs of the rows of a frame, found by its index where there are more of them than rows in the frame."""
+    if inputs is None or not isinstance(X, pd.DataFrame) or not X.index.is_unique:
+        return inputs
+
+    def there(table):
+        index = table.index if isinstance(table, pd.DataFrame) else pd.RangeIndex(len(table))
+        if len(index) <= len(X) or not index.is_unique or type(index.dtype) is not type(X.index.dtype):
+            return table
+        rows = index.get_indexer(X.index)
+        return table if (rows < 0).any() else rows_of(table, rows)
+
+    return each_table(inputs, there)
+
+
+def _like(table, values):
+    """Values with the names and times of a table."""
+    return pd.DataFrame(values, table.index, table.columns) if isinstance(table, pd.DataFrame) else values
+
+
+def _pieces(taken, lengths):
+    """Lengths of episodes of some rows: where a row is left out, or an episode ends, another one begins."""
+    if not len(taken):
+        return ()
+    episode = np.searchsorted(np.cumsum(lengths), taken, side="right")
+    borders = np.flatnonzero((np.diff(taken) > 1) | (np.diff(episode) > 0)) + 1
+    return tuple(np.diff([0, *borders, len(taken)]).tolist())

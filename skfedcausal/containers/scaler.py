@@ -11,11 +11,10 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_n_features
 
 from ..arguments import as_floats
-from ..versioned import Versioned
-from .arrays import as_native, column_names, kinds, to_floats
-from .clients import ClientArrays, n_dimensions, opened
-from .layout import listed
+from ..bases import Versioned
+from .arrays import as_native, column_names, kinds, listed, to_floats
 from .plant import stack_clients
+from .rows import ClientArrays, n_dimensions, opened
 
 if TYPE_CHECKING:
     from ..bases import StandardScaler

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ._plants import make_granger_plant
-from ._validation import as_generator, check_count
+from ._records import as_generator, check_count
 from .tuning import TUNING
 
 _UNITS = {"P1": "boiler", "P2": "turbine", "P3": "water"}

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_discrete_lyapunov
 
 from ..bases import MadePlant
-from ._validation import as_generator, check_count, require
+from ._records import as_generator, check_count, require
 from .tuning import TUNING
 
 N_STATES, N_SENSORS = 2, 4  # of every unit, whose fifth column is the position of its valve

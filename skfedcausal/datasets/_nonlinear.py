@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from ..bases import MadePlant
 from ..papers.numerics.lstm import LSTM, uniform_lstm
 from ..statespace.networks import FeedForward
-from ._validation import check_known
+from ._records import check_known
 from .tuning import TUNING
 
 

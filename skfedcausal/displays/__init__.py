@@ -1,12 +1,17 @@
 """Pictures of what the estimators found. They only draw; the numbers are the estimators'."""
 
 from .effects import EffectDisplay, ImpactDisplay, ResponseDisplay, TransferFunctionDisplay
-from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrelationDisplay
+from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrelationDisplay, TrendDisplay
 from .incidents import FalseAlarmDisplay, IncidentDisplay, TagDisplay
-from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay, ValidityDisplay
-from .maps import LinkMapDisplay, link_communities
-from .shapes import LinkShapeDisplay
-from .trends import TrendDisplay
+from .links import (
+    LinkGraphDisplay,
+    LinkMapDisplay,
+    LinkMatrixDisplay,
+    LinkShapeDisplay,
+    SpectrumDisplay,
+    ValidityDisplay,
+    link_communities,
+)
 
 __all__ = [
     "EffectDisplay", "FalseAlarmDisplay", "ImpactDisplay", "IncidentDisplay", "LinkGraphDisplay", "LinkMapDisplay",

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from .. import inspection
-from ..given import Setting
+from ..arguments import Setting
 from ..optional import import_optional
 from ._base import (
     COLOURS,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from .. import inspection
-from ..given import Lengths, Record
+from ..arguments import Lengths, Record
 from ._base import COLOURS, Display, panel_title, short, small_legend, with_measure
 from .tuning import TUNING
 

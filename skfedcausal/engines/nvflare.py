@@ -19,7 +19,7 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
-from ..federation.framed import FramedTransport
+from ..federation.files import FramedTransport
 from ..message.packet import Failure
 from ..sites.server import ServerSettings
 from ..sites.site import read_site_settings
@@ -78,7 +78,7 @@ class EngineTransport(FramedTransport):
     """The server's side: packets to the sites of a running job, all at a time.
 
     `names` are the sites' as in their certificates, ``stopped()`` says whether the job is being aborted;
-    other settings as in :class:`~skfedcausal.federation.framed.FramedTransport`.
+    other settings as in :class:`~skfedcausal.federation.files.FramedTransport`.
     """
 
     def __init__(self, engine, names, run, *, stopped=lambda: False, **settings):

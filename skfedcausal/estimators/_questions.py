@@ -8,15 +8,11 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from ..arguments import check_choice, check_number
-from ..callers import warn
-from ..given import Inputs, Lengths, Record, Setting, Unit
+from ..arguments import Inputs, Lengths, Record, Setting, Unit, check_choice, check_number, warn
 from ..message.requests import Measurements
 from ..transfer import TransferFunction
-from ._asked import AskedInputs
-from ._input_effects import InputEffects, counterfactual_tables
-from ._interventions import LOOPS, SAY_WHEN, one_lag_realisation
-from ._learned import LearnedInputs
+from ._interventions import LOOPS, SAY_WHEN, InputEffects, counterfactual_tables, one_lag_realisation
+from ._parts import AskedInputs, LearnedInputs
 from ._plant import PlantEstimator
 
 _ANSWERS = "measurement", "state"
@@ -224,7 +220,7 @@ class InputQuestions(LearnedInputs, PlantEstimator):
             on whether an input acts in its own row, which `sampled` does not say.
         """
         check_is_fitted(self)
-        from ._replay import replayed_record
+        from .impact import replayed_record
 
         effects, asking = self._effects, self._asking(X, inputs, lengths)
         how = {"confidence": confidence, "loops": loops, "split": split, "sensors": sensors, "limits": limits}

@@ -15,39 +15,85 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..arguments import weighted_mean
-from ..callers import warn
-from ..client.baseline_options import Baseline
+from ..arguments import Columns, Inputs, Lengths, Record, warn, weighted_mean
+from ..bases import ParameterGroup, group_of
+from ..client.baseline import Baseline
 from ..client.units import randomised_flags, units_alone
-from ..containers.clients import opened
-from ..containers.layout import listed
-from ..containers.rows import at_one_level, position, sampling_period
-from ..given import Columns, Inputs, Lengths, Record
-from ..message.requests import Acknowledgement
-from ..message.watching import FlagsRequest
-from ..parameters import group_of
+from ..containers.arrays import listed
+from ..containers.rows import at_one_level, opened, position, sampling_period
+from ..message.requests import Acknowledgement, FlagsRequest
 from ..privacy.mechanism import PrivacyMechanism
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
-from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
-from ..server.watching.incidents import UNDECIDED, roots_per_step
+from ..server.watching.incidents import UNDECIDED, FlagWatch, needed_answers, roots_of_flags, roots_per_step
 from ..server.watching.operating import SETTLING
 from ..server.watching.posterior import prior_weights
 from ..server.watching.slow import spans_a_shift
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from ._declared import Declared, filled_inputs, has_words, input_ranges, merged_inputs
-from ._input_spec import late_inputs
-from ._modes import PlantModes
-from ._progress import with_callbacks
-from ._promises import checked_watch, mechanisms, promise_key, watch_promise
-from ._stream_batches import is_stream
-from ._streams import PlantStream, flag_array, flag_verdict
-from ._watching import WatchingDetector
-from .evidence import Evidence
+from ._input_spec import PlantModes, late_inputs
+from ._parts import checked_watch, mechanisms, promise_key, watch_promise, with_callbacks
+from ._watching import PlantStream, WatchingDetector, flag_array, flag_verdict, is_stream
 
 if TYPE_CHECKING:
-    from ..federation.transport import Transport
+    from ..federation.exchange import Transport
+
+
+# What tells a detector of a fault, as one object.
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Evidence(ParameterGroup):
+    """What counts as a sign of a fault and how the root is found from it.
+
+    Parameters
+    ----------
+    signs : {"innovations", "flags"}, default="innovations"
+        "innovations": surprises of the joint model. "flags": the paper's two bits per unit and step. The word alone,
+        ``evidence="flags"``, stands for the object with nothing else set.
+    statistic : {"both", "energy", "shift"}, default="both"
+        "energy" counts in how many steps and for how long a unit surprises (best in closed loops), "shift"
+        is the likelihood ratio of a fault that stays (best for small steady faults). "both" shares the
+        budget between them; the one with more evidence for a fault names the root. Of nominal records of 960 rows or
+        more, half of the budget (a fifth where 96 rows do not span eight hours) is for means and spreads over windows
+        of up to 96 rows.
+    prior : dict or array-like, default=None
+        Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
+    percentile : float, default=95.0
+        Threshold of flags: percentile of the nominal distances.
+    n_steps : int, default=1
+        Steps over which flags must agree (Remark 5.1 of [1]_): the root in more than half of them. Randomised
+        flags must agree in so many that their noise alone would not exceed the `false_alarm_rate` of the detector.
+
+    References
+    ----------
+    .. [1] Mohanty, Ramanan, Gebraeel, Learning Unknown Interdependencies for Decentralized Root Cause
+           Analysis in Nonlinear Dynamical Systems.
+
+    Examples
+    --------
+    >>> from skfedcausal import Evidence, FederatedRCADetector
+    >>> FederatedRCADetector(evidence=Evidence("flags", percentile=99.0)).set_params(evidence__n_steps=5).evidence
+    Evidence(n_steps=5, percentile=99.0, signs='flags')
+    """
+
+    signs: str = "innovations"
+    statistic: str = "both"
+    prior: Any = None
+    percentile: float = 95.0
+    n_steps: int = 1
+
+    _parameter_constraints = {
+        "signs": [StrOptions({"innovations", "flags"})],
+        "statistic": [StrOptions({"both", "energy", "shift"})],
+        "prior": ["array-like", dict, None],
+        "percentile": [Interval(Real, 0, 100, closed="neither")],
+        "n_steps": [Interval(Real, 1, None, closed="left")],
+    }
+
+
+# Federated root cause analysis: in which unit did a fault start.
 
 
 @dataclass(repr=False, eq=False, kw_only=True)

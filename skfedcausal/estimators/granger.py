@@ -7,13 +7,12 @@ from typing import Any, Self
 from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
 
-from ..callers import warn
+from ..arguments import Inputs, Lengths, Record, warn
+from ..bases import group_of
 from ..client.kalman import KalmanClient
-from ..given import Inputs, Lengths, Record
-from ..parameters import group_of
 from ..server.validity.report import SHIFTS
+from ._parts import with_callbacks
 from ._plant import PlantEstimator
-from ._progress import with_callbacks
 from .tuning import TUNING
 
 _OWN_MODEL = ("harmonics", "trend", "mode", "levels")

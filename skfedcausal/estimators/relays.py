@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from scipy import linalg
 
-from ..containers.layout import SEPARATOR, listed, refuse_unknown
+from ..containers.arrays import SEPARATOR, listed, refuse_unknown
 from ..statespace.episodes import episodes
 from .tuning import TUNING
 

@@ -1,15 +1,11 @@
 """Carriers of packets between a server and its units, and accounts of them."""
 
 from ..message.packet import Failure, Packet, PacketError
-from .envelope import read_key, write_key
+from .envelope import KeyPair, read_key, read_key_pair, revoke_key, write_key, write_key_pair
+from .exchange import ClientError, InProcessTransport, LostUnits, LostUnitWarning, Transport, Worker
 from .files import FileLoopback, FileSite, FileTransport
-from .gate import Gate
-from .ledger import Ledger, StreamLedger
-from .lost import ClientError, LostUnits, LostUnitWarning
-from .policy import ExactStatesWarning, PolicyError, SitePolicy, WorstCase
-from .signatures import KeyPair, read_key_pair, revoke_key, write_key_pair
-from .site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
-from .transport import InProcessTransport, Transport, Worker
+from .gate import ExactStatesWarning, Gate, PolicyError, SitePolicy, WorstCase
+from .ledger import ByteLimitError, Ledger, LedgerError, SiteLedger, StreamLedger, verify_ledger
 
 __all__ = [
     "ByteLimitError", "ClientError", "ExactStatesWarning", "Failure", "FileLoopback", "FileSite", "FileTransport",

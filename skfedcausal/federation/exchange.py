@@ -1,19 +1,147 @@
-"""The server's exchange with the units, the only code that calls a transport: all packets in one ledger."""
+"""The server's exchange with the units, the only code that calls a transport: who is late or lost, one ledger."""
 
 import logging
+import math
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from threading import Lock
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import ThreadingBackend, get_active_backend
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..arguments import check_choice, check_number, warn
+from ..bases import ParameterGroup
 from ..message.packet import NOTHING, Failure, Packet, PacketError
-from ..message.promise import PrivacyPromise
-from ..message.requests import Acknowledgement, Ask, CommonRows, FitRequest, OrderAnswer
+from ..message.requests import Acknowledgement, Ask, CommonRows, FitRequest, OrderAnswer, PrivacyPromise
 from ..message.schema import Message
-from ..message.states import StateMessage
-from .lost import Answers, ClientError
+from ..message.states import WIRE_DTYPES, StateMessage
+from ..statespace.matrices import few_threads
 from .tuning import TUNING
+
+# Units that are late, lost or send what cannot be used: what a fit does then.
+
+
+class ClientError(RuntimeError):
+    """A client did not answer, or not as it should have, and the fit cannot do without it."""
+
+
+class LostUnitWarning(UserWarning):
+    """A fit went on without some answers of some units."""
+
+
+@dataclass(frozen=True)
+class LostUnits:
+    """Rule for lost units: how many a fit can lose, how long it waits, and what it does instead.
+
+    Attributes
+    ----------
+    quorum : int or float
+        Units that have to answer in every round: a number, or a share above 0 and up to 1. A fit that gets
+        fewer ends with a :class:`~skfedcausal.federation.ClientError`.
+    timeout : float or None
+        Seconds to wait for the answers of a round; None leaves it to the transport.
+    stale : {"hold", "skip"}
+        What gradient training does about a unit that does not answer in a round: "hold" goes on with what
+        it said last, "skip" also lets the unit's own block row rest until it is back.
+    max_states : int
+        States that a unit may send; one that sends more is left out.
+    max_seconds : float
+        Seconds that a fit may take because of one unit, which has more than twice as many states as the unit in the
+        middle. If the fit ends in time without that unit and not with it, the unit is left out.
+
+    Notes
+    -----
+    With a rule every message is also judged by its content, alone and before anything joint is computed: its rows
+    (those of most units), its sizes, whether somebody asked for its parts, and its series against the precision
+    that it names: no state of a record to learn from stands still or is a combination of others. Series that are
+    nearly all zero, or move in one row of a hundred, are named in a warning and taken. If a fit then fails all the
+    same, or finds a plant that more than doubles with every row, it is tried without each of the units, the oddest
+    first. A unit that is found to be the reason counts as lost, and ``lost_units_`` says why. In a question about a
+    record such a message is an error that names the unit. One that does not come in time is one, too, but where the
+    answer is a likelihood or the states of the plant (`score`, `score_samples`, `transform`): there the late unit
+    is left out, as if it had measured nothing, and a warning names it.
+
+    For :class:`~skfedcausal.LikelihoodServer` lost answers are missing data. A unit that never sent a message
+    is not part of the plant: the estimate is the maximum of the likelihood of the others' measurements. One
+    that is lost in a later round keeps its message, which stays true. One that does not take its reply has an
+    estimate at the server and no augmenter in the unit.
+
+    Examples
+    --------
+    >>> from skfedcausal.federation import LostUnits
+    >>> LostUnits(quorum=0.75, timeout=60.0).needed(10)
+    8
+    """
+
+    quorum: int | float = 0.5
+    timeout: float | None = None
+    stale: Literal["hold", "skip"] = "hold"
+    max_states: int = 16
+    max_seconds: float = 8.0
+
+    def __post_init__(self):
+        whole = isinstance(self.quorum, Integral) and not isinstance(self.quorum, bool)
+        share = isinstance(self.quorum, Real) and not isinstance(self.quorum, Integral)
+        if not ((whole and self.quorum >= 1) or (share and 0 < self.quorum <= 1)):
+            raise ValueError(f"quorum={self.quorum!r}; give a number of units, or a share above 0 and up to 1.")
+        if self.timeout is not None and not self.timeout > 0:
+            raise ValueError(f"timeout={self.timeout!r}; give seconds above 0, or None.")
+        check_choice("stale", self.stale, ("hold", "skip"))
+        check_number(self.max_states, "max_states")
+        if not isinstance(self.max_seconds, Real) or not self.max_seconds > 0:
+            raise ValueError(f"max_seconds={self.max_seconds!r}; give seconds above 0.")
+
+    def needed(self, n_units: int) -> int:
+        """Units of `n_units` that have to answer.
+
+        Parameters
+        ----------
+        n_units : int
+
+        Returns
+        -------
+        int
+        """
+        return int(self.quorum if isinstance(self.quorum, Integral) else -(-self.quorum * n_units // 1))
+
+
+class Answers(dict):
+    """Messages of a round by unit; `skipped` names the units whose block rows rest in it.
+
+    With a `rule` for lost units, ``leave_out(name, reason, error)`` says that a message cannot be used after all, and
+    ``then(server, messages)`` learns what else rests on them.
+    """
+
+    skipped: frozenset[str] = frozenset()
+    rule: LostUnits | None = None
+    leave_out: Callable[..., Any] | None = None
+    then: Callable[..., Any] | None = None
+    earlier: Mapping[str, Any] = MappingProxyType({})
+    packets: Mapping[str, Any] = MappingProxyType({})  # what the units were asked with
+
+    def followed_by(self, newer):
+        """These answers with newer ones in the place of theirs, which stay for units whose newer one is of no use."""
+        found = Answers({**self, **newer})
+        found.skipped, found.rule, found.then = self.skipped, self.rule, self.then
+        found.earlier = {name: self[name] for name in newer}
+
+        def leave_out(name, reason, error):
+            tell: Any = (newer if name in newer else self).leave_out
+            tell(name, reason, error)
+
+        found.leave_out = leave_out
+        return found
+
+
+# The server's exchange with the units, the only code that calls a transport: all packets in one ledger.
 
 _LOG = logging.getLogger(__name__)
 
@@ -123,7 +251,7 @@ class Exchange:
 
     def _on_common_rows(self, requests, answers, question):
         """First messages about the rows that all units have; who cannot be put beside the others is lost."""
-        from .alignment import common_grid, moved_from  # of units that tell times
+        from .content import common_grid, moved_from  # of units that tell times
 
         grid, problems = common_grid(answers)
         self._without({name: answers.packets[name] for name in problems}, problems, question.needed)
@@ -399,3 +527,307 @@ def _problem(packet, answer, kind):
     if kind is Acknowledgement and (answer.arrays or answer.scalars):
         return "sent data with its acknowledgement."
     return None
+
+
+# How an estimator reaches its units, as one object.
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Communication(ParameterGroup):
+    """What carries the messages of a fit, how precisely, how many bytes, and what is done about units that are lost.
+
+    Parameters
+    ----------
+    transport : callable, default=None
+        Called with a dict of the units' workers by name, returns what carries the packets: an object with
+        the methods ``clients()``, ``exchange(packets, timeout=)`` and ``close()``. None keeps everything
+        in this process.
+    wire_dtype : {"float64", "float32", "float16"}, default="float64"
+        Precision of the series in the messages; inputs travel in single precision at least.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
+    max_bytes : int, default=None
+        Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
+        afterwards (streams aside): what would exceed it is not sent, and a
+        :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
+
+    Examples
+    --------
+    >>> from skfedcausal import Communication, FederatedGrangerEstimator
+    >>> est = FederatedGrangerEstimator(communication=Communication(wire_dtype="float32"))
+    >>> est.set_params(communication__max_bytes=10**6).communication
+    Communication(max_bytes=1000000, wire_dtype='float32')
+    """
+
+    transport: Callable | None = None
+    wire_dtype: str = "float64"
+    lost_units: LostUnits | None = None
+    max_bytes: int | None = None
+
+    _parameter_constraints = {
+        "transport": [callable, None],
+        "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
+        "lost_units": [LostUnits, None],
+        "max_bytes": [Interval(Integral, 0, None, closed="left"), None],
+    }
+
+
+# The seam between the estimators and whatever carries packets to the clients.
+
+_WORTH = 0.3  # seconds of work from which on it is handed over to threads
+_WORTH_PROCESSES = 5.0  # to processes, which take seconds to start and to be sent what is measured
+_TRIED = 8  # workers whose answers say what those of others take, where a fit has processes at hand
+_listening = Lock()
+
+
+class Worker(Protocol):
+    """A client's side. It owns its private data and knows no engine.
+
+    State goes in and comes out as a flat dict whose values pickle. It never leaves the site: whatever runs
+    the worker there keeps it between packets (in memory, or in a store of the run for engines that start a
+    process per message), and nothing else survives in the worker. The same packet with the state from
+    before it gives the same answer, and so does a packet that comes twice in a row.
+
+    Examples
+    --------
+    A worker that counts what it was asked:
+
+    >>> from skfedcausal.federation import Packet
+    >>> class Counter:
+    ...     def handle(self, packet, state):
+    ...         n = state.get("n", 0) + 1
+    ...         return Packet("count", scalars={"n": n}), {"n": n}
+    >>> answer, state = Counter().handle(Packet("hello"), {})
+    >>> Counter().handle(Packet("hello"), state)[0].scalars["n"]
+    2
+    """
+
+    def handle(self, packet: Packet, state: dict[str, Any]) -> tuple[Packet, dict[str, Any]]:
+        """Answer one packet.
+
+        Parameters
+        ----------
+        packet : Packet
+        state : dict
+            What an earlier answer left.
+
+        Returns
+        -------
+        answer : Packet
+        state : dict
+            To be given with the next packet.
+        """
+
+
+class Site:
+    """A worker together with what it keeps between packets, where one process holds both.
+
+    A site is a worker itself: whoever lets it handle a packet leaves the new state here, where the one who
+    made the site finds it. A transport that lets a copy answer in another process sets `state` itself.
+    """
+
+    def __init__(self, worker, state=None):
+        self.worker = worker
+        self.state = self._first = {} if state is None else state
+
+    def handle(self, packet, state):
+        """Let the worker answer one packet and remember the state it is in then."""
+        answer, self.state = self.worker.handle(packet, state or self._first)
+        return answer, self.state
+
+
+@runtime_checkable
+class Transport(Protocol):
+    """The server's side: all that estimators see of the clients.
+
+    See Also
+    --------
+    skfedcausal.testing.check_transport : Whether a callable makes transports.
+
+    Examples
+    --------
+    Any object with these three methods is one, such as :class:`InProcessTransport`:
+
+    >>> from skfedcausal.federation import InProcessTransport
+    >>> InProcessTransport({}).clients()
+    ()
+    """
+
+    def clients(self) -> tuple[str, ...]:
+        """Names of the clients, always in the same order.
+
+        Returns
+        -------
+        tuple of str
+        """
+
+    def exchange(self, out: Mapping[str, Packet], *, timeout: float | None = None) -> dict[str, Packet | Failure]:
+        """Send one packet to each named client and collect the answers.
+
+        A client that does not answer within `timeout` seconds (None: the transport's own limit) is a
+        :class:`~skfedcausal.federation.Failure` in the result, never an exception.
+
+        Parameters
+        ----------
+        out : dict of str to Packet
+        timeout : float, default=None
+            Seconds.
+
+        Returns
+        -------
+        dict of str to Packet or Failure
+        """
+
+    def close(self) -> None:
+        """Let go of whatever the transport holds."""
+
+
+class InProcessTransport:
+    """Clients living in the server's process.
+
+    Parameters
+    ----------
+    workers : dict of str to Worker
+        Where all of them have an attribute ``n_columns`` that is small, linear algebra keeps to one thread.
+    n_jobs : int, default=None
+        Clients handled at the same time, as in joblib; None handles one after the other, unless a
+        ``joblib.parallel_config`` says otherwise.
+    backend : str, default=None
+        Joblib backend. None takes that of ``joblib.parallel_config`` ("loky", "dask", "ray"), and threads
+        without one. With a process backend workers and state travel by joblib's own means, which is meant
+        for one machine or one cluster under one administration.
+
+    Notes
+    -----
+    Programming errors in a worker are raised, not turned into a :class:`~skfedcausal.federation.Failure`:
+    there is no border here that an exception's text could leak across.
+
+    Examples
+    --------
+    >>> from skfedcausal.federation import InProcessTransport, Packet
+    >>> class Echo:
+    ...     def handle(self, packet, state):
+    ...         return Packet("echo", scalars={"heard": packet.op}), state
+    >>> transport = InProcessTransport({"boiler": Echo()})
+    >>> transport.exchange({"boiler": Packet("hello")})["boiler"].scalars["heard"]
+    'hello'
+    """
+
+    def __init__(self, workers, n_jobs=None, backend=None):
+        self._sites = {name: worker if isinstance(worker, Site) else Site(worker) for name, worker in workers.items()}
+        self._n_jobs = n_jobs
+        self._backend = backend
+
+    def clients(self) -> tuple[str, ...]:
+        """Names of the clients, in the order they were given.
+
+        Returns
+        -------
+        tuple of str
+        """
+        return tuple(self._sites)
+
+    def state(self, name: str) -> dict[str, Any]:
+        """State that a client keeps between packets.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        dict
+        """
+        return self._sites[name].state
+
+    def exchange(self, out: Mapping[str, Packet], *, timeout: Any = None) -> dict[str, Packet]:
+        """Let every named worker answer its packet.
+
+        Parameters
+        ----------
+        out : dict of str to Packet
+        timeout : ignored
+            Nothing is waited for in one process.
+
+        Returns
+        -------
+        dict of str to Packet
+        """
+        del timeout  # nothing can be late inside one process
+        sites = [self._sites[name] for name in out]
+        quick = bool(sites) and all(getattr(site.worker, "is_quick", False) for site in sites)
+        pairs = list(zip(sites, out.values(), strict=True))
+        results = [one.worker.handle(packet, one.state) for one, packet in pairs] if quick else self._with_care(pairs)
+        for site, (_, state) in zip(sites, results, strict=True):  # once all of them have answered
+            site.state = state
+        return {name: answer for name, (answer, _) in zip(out, results, strict=True)}
+
+    def _with_care(self, pairs):
+        """Results of workers on their packets, with as many threads and processes as are of use."""
+        widest = max((getattr(site.worker, "n_columns", np.inf) for site, _ in pairs), default=0)
+        with few_threads(widest):
+            n_jobs = effective_n_jobs(self._n_jobs)
+            processes = self._processes([site for site, _ in pairs]) if n_jobs > 1 else None
+            results: list = []
+            began = time.monotonic()
+            for site, packet in pairs:
+                if n_jobs > 1 and self._are_worth_help(len(results), len(pairs), began, processes):
+                    break
+                results.append(site.worker.handle(packet, site.state))
+            left = pairs[len(results) :]
+            if not left:
+                return results
+            return results + (self._by_several(left, n_jobs) if processes is None else _by(processes, left, widest))
+
+    def _processes(self, sites):
+        """Processes on this machine that a fit of many units has at hand anyway, for workers that may go there."""
+        if self._backend is not None:
+            return None
+        from ..parallel import open_workers  # of plants of many units
+
+        processes = open_workers()
+        if processes is None or not processes.sender.is_here:
+            return None
+        return processes if all(getattr(site.worker, "may_go_elsewhere", False) for site in sites) else None
+
+    def _are_worth_help(self, n_done, n_workers, began, processes):
+        """Whether those that are left take so long that handing them over pays, which costs as much as many answers."""
+        if self._backend is not None:
+            return True  # the user has said who is to help
+        is_near = isinstance(get_active_backend(prefer="threads")[0], ThreadingBackend)
+        worth = _WORTH if is_near or processes is not None else _WORTH_PROCESSES
+        least = 1 if processes is None else _TRIED
+        return n_done >= least and (time.monotonic() - began) / n_done * (n_workers - n_done) > worth
+
+    def _by_several(self, pairs, n_jobs):
+        """Results of workers on their packets, as many at a time as there are jobs."""
+        # what a batch costs to hand over hardly depends on the clients in it
+        share = math.ceil(len(pairs) / (2 * n_jobs))
+        how = {"prefer": "threads"} if self._backend is None else {"backend": self._backend}
+        run = Parallel(self._n_jobs, **how, batch_size=share, pre_dispatch="all")
+        return run(delayed(site.worker.handle)(packet, site.state) for site, packet in pairs)
+
+    def close(self) -> None:
+        """Drop the workers."""
+        self._sites = {}
+
+
+def _by(processes, pairs, widest):
+    """Results of workers on their packets, in processes that are there, a little of their records at a time."""
+    from ..parallel import run
+
+    largest = max(site.worker.n_bytes for site, _ in pairs)
+    tasks = [(widest, site.worker, packet, site.state) for site, packet in pairs]
+    results = run(handled, tasks, processes, most=max(1, TUNING.transport_bytes // largest))
+    for message, category in (said for _, _, caught in results for said in caught):
+        warn(message, category)
+    return [(answer, state) for answer, state, _ in results]
+
+
+def handled(widest, worker, packet, state):
+    """A worker's answer, its state after it, and what it warns of, wherever that is to be heard."""
+    with few_threads(widest), _listening, warnings.catch_warnings(record=True) as caught:  # which all threads share
+        warnings.simplefilter("always")
+        answer, state = worker.handle(packet, state)
+    return answer, state, [(each.message, each.category) for each in caught]

@@ -10,24 +10,19 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pandas as pd
 
-from ..arguments import check_kind, check_number
-from ..callers import warn
-from ..containers.clock import is_numbering
-from ..containers.layout import SEPARATOR, check_unit_names, listed, split_flat_names
-from ..containers.rows import sampling_period
+from ..arguments import check_kind, check_number, warn
+from ..containers.arrays import SEPARATOR, check_unit_names, listed, split_flat_names
+from ..containers.rows import is_numbering, sampling_period
 from ..quality.check import checked
 from ..quality.report import PlantCheck, with_findings
 from .databases import without_password
-from .dialect import Dialect
-from .fixes import FIXES, apply_fixes, read_fixes
-from .folders import files_of, is_folder, named_by_file, tag_of_folder, together
 from .forms import ExportTable, bad_marks, check_known, export_table
-from .grid import on_grid, time_text
-from .measures import measure_in
-from .naming import levels_of, unit_names
-from .roles import coarse_counters, corrected, rates, roles_of
-from .steps import EvenStep, usual_step
+from .grid import FIXES, EvenStep, apply_fixes, on_grid, read_fixes, time_text, usual_step
+from .naming import coarse_counters, corrected, levels_of, rates, roles_of, unit_names
+from .read import files_of, is_folder, named_by_file, tag_of_folder, together
+from .times import measure_in
 from .tuning import TUNING
+from .written import Dialect
 
 
 @dataclass(frozen=True, eq=False, repr=False)

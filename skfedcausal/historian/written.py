@@ -1,23 +1,108 @@
-"""A text as it was written, as a table of cells: separators, lines around the header, names of the columns."""
+"""A text as it was written, as a table of cells: how it is to be read, how large it is, and how far the reading is."""
 
 import csv
 import io
 import re
 import warnings
 from collections import Counter
+from fnmatch import fnmatchcase
 from itertools import islice
 from mmap import mmap
+from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ..containers.layout import listed
-from .measures import is_measure, measures_below
-from .reading import Reading, check_size
-from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, WORDS, are_times, is_told, of_plain_stamps
+from ..containers.arrays import listed
+from .times import (
+    BAD_TEXTS,
+    DECIMAL_COMMA,
+    TIME_NAMES,
+    WORDS,
+    are_times,
+    is_measure,
+    is_told,
+    measures_below,
+    of_plain_stamps,
+)
 from .tuning import TUNING
+
+# How an export is to be read, where it does not tell itself.
+
+
+class Dialect(NamedTuple):
+    """How an export is to be read; see :func:`read_historian` and :meth:`PlantTable.read`."""
+
+    tz: str | None = None
+    dayfirst: bool | None = None
+    bad_values: frozenset = frozenset()  # texts in lower case, and numbers
+    good: Any = None
+    keep_uncertain: bool = False
+    drop: tuple = ()  # patterns of columns that are left out of tables
+    time: str | None = None  # column of the times of tables, where its name is none of the usual ones
+    names: tuple[str, ...] | None = None  # of the columns of a file without a header
+    query: str | None = None  # of a database
+    hold: Any = None  # how long stored values of an archive hold
+    every: Any = None  # step of the table
+    columns: tuple | None = None  # patterns of the columns that are read; None for all
+
+    def wants(self, name):
+        """Whether a column or tag is read: one of `columns`, where they are given, and none of `drop`; None is."""
+        return name is None or ((self.columns is None or _fits(name, self.columns)) and not _fits(name, self.drop))
+
+    def unknown(self, names):
+        """Those of `columns` that fit none of the names that there are."""
+        return [pattern for pattern in self.columns or () if not any(_fits(name, [pattern]) for name in names)]
+
+
+def _fits(name, patterns):
+    return any(fnmatchcase(str(name).lower(), str(pattern).lower()) for pattern in patterns)
+
+
+# How far the reading of a large file is, and whether it fits into memory, which is said before it is read.
+
+
+class Reading:
+    """Share of the file that is being read, None where none is: what a terminal shows."""
+
+    share: float | None = None
+
+
+def check_size(where, n_rows, n_columns):
+    """Refuse what memory cannot hold before it is read."""
+    free, needed = free_memory(), TUNING.reading_copies * 8 * n_rows * n_columns
+    if free is not None and needed > free:
+        raise ValueError(
+            f"{where} has about {n_rows} rows of {n_columns} columns, which take {needed / 1e9:.3g} GB of memory, and "
+            f"{free / 1e9:.3g} GB are free. Read fewer columns: columns=['FT101', 'boiler.*'] (--columns), or a part "
+            "of its rows."
+        )
+
+
+def free_memory():
+    """Bytes of memory that are free, of the machine and of what this process may take; None where nothing tells."""
+    told = [_number_in("/proc/meminfo", "MemAvailable:", 1024), _left_of_group("/sys/fs/cgroup")]
+    return min((size for size in told if size is not None), default=None)
+
+
+def _left_of_group(folder):
+    """Bytes that a container leaves, None without a limit."""
+    most, used = (_number_in(f"{folder}/memory.{name}", "", 1) for name in ("max", "current"))
+    return None if most is None or used is None else max(most - used, 0)
+
+
+def _number_in(path, word, size):
+    """Number behind a word in a file of the system, times a size; None where there is none."""
+    try:
+        behind = Path(path).read_text().partition(word)[2] if word else Path(path).read_text()
+        return int(behind.split()[0]) * size
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+# A text as it was written, as a table of cells: separators, lines around the header, names of the columns.
 
 _SPELLINGS = [form(text) for text in BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
 _SEPARATORS = ";\t|,"  # decimal commas look like the last

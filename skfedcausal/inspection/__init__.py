@@ -3,23 +3,20 @@
 from inspect import isfunction
 
 from ..arguments import checked
-from .batches import partial_fit_sites, renew
-from .blame import tag_trend, tags
-from .designs import Experiment
-from .federation import benefit, oracle, oracle_gap
+from .federation import benefit, oracle, oracle_gap, privacy_curve
 from .links import (
+    bootstrap_links,
     changed_links,
     link_effects,
     link_intervals,
     link_shape,
     links_over_time,
     spectrum,
+    stable_links,
     to_networkx,
     validity_display,
 )
-from .moves import experiment, reach
-from .privacy import privacy_curve
-from .resampling import bootstrap_links, stable_links
+from .moves import Experiment, Reach, experiment, reach
 from .responses import (
     aggregate_counterfactual,
     dose_response,
@@ -28,8 +25,17 @@ from .responses import (
     sensitivity,
     step_response,
 )
-from .schedules import Reach
-from .watching import acknowledge, flags, follow_sites, rebaseline, watch_sites
+from .watching import (
+    acknowledge,
+    flags,
+    follow_sites,
+    partial_fit_sites,
+    rebaseline,
+    renew,
+    tag_trend,
+    tags,
+    watch_sites,
+)
 
 __all__ = [
     "Experiment", "Reach", "acknowledge", "aggregate_counterfactual", "benefit", "bootstrap_links",

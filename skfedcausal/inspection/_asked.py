@@ -2,7 +2,7 @@
 
 from sklearn.utils.validation import check_is_fitted
 
-from ..estimators._asked import Asked, AskedInputs, AskedPlant, AskedWatch
+from ..estimators._parts import Asked, AskedInputs, AskedPlant, AskedWatch
 
 _KINDS = {
     Asked: "one of the estimators",

@@ -1,4 +1,4 @@
-"""What inputs do to sensors: over time, over frequency, over doses, and how sure that is."""
+"""What inputs do to sensors: over time, frequency and doses, in an engineer's numbers, and how sure that is."""
 
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -7,23 +7,56 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ..arguments import as_numbers, check_choice, check_confidence, check_number
-from ..containers.layout import refuse_unknown
-from ..estimators._asked import AskedInputs
+from ..arguments import Inputs, Lengths, Record, Setting, Unit, as_numbers, check_choice, check_confidence, check_number
+from ..containers.arrays import refuse_unknown
 from ..estimators._interventions import long_table, two_sided, unit_name
-from ..given import Inputs, Lengths, Record, Setting, Unit
+from ..estimators._parts import AskedInputs
 from ..message.requests import AggregateRequest, Measurements
 from ..message.states import EffectReply
-from ..server.disturbances import lasting_covariances
-from ..server.estimation.hidden_causes import HELD
-from ..server.planning import impulses
+from ..server.estimation.input_checks import HELD
+from ..server.planning import impulses, lasting_covariances
 from ..server.responses.runs import radius_of
 from ._asked import asked_of, fitted
-from .step_numbers import step_numbers
 from .tuning import TUNING
 
 if TYPE_CHECKING:
     from ..estimators.counterfactual import FederatedCounterfactualEstimator
+
+
+# What an engineer reads off a step response: gain, dead time, time constant, settling time.
+
+_DEAD, _RISEN, _SETTLED = 0.02, 1 - np.exp(-1), 0.02  # shares of the way
+
+
+def step_numbers(steps):
+    """Gain, dead time, time constant, settling time of step responses (n_sensors, n_rows, k), each (n_sensors, k)."""
+    gain = steps[:, -1]
+    share = np.divide(steps, gain[:, None], out=np.full_like(steps, np.nan), where=gain[:, None] != 0)
+    known = np.isfinite(share[:, -1])
+    dead = _first(np.abs(share) > _DEAD).astype(float)
+    risen = _crossing(share, _RISEN)
+    unsettled = np.abs(share - 1) > _SETTLED
+    settled = steps.shape[1] - np.argmax(unsettled[:, ::-1], axis=1).astype(float)
+    settled[~unsettled.any(axis=1)] = 0.0
+    times = (dead, np.maximum(risen - dead + 1, 0.0), settled)  # it rises from the row before the first that shows it
+    return np.array([gain, *(np.where(known, time, np.nan) for time in times)])
+
+
+def _first(there):
+    """First row of each series (n_sensors, n_rows, k) in which something is true, (n_sensors, k)."""
+    return np.argmax(there, axis=1)
+
+
+def _crossing(share, level):
+    """Row, by interpolation, in which series (n_sensors, n_rows, k) first reach a level, (n_sensors, k)."""
+    at = _first(share >= level)
+    now = np.take_along_axis(share, at[:, None], axis=1)[:, 0]
+    before = np.where(at > 0, np.take_along_axis(share, np.maximum(at - 1, 0)[:, None], axis=1)[:, 0], 0.0)
+    part = np.divide(now - level, now - before, out=np.zeros_like(now), where=now != before)
+    return at - part.clip(0, 1)
+
+
+# What inputs do to sensors: over time, over frequency, over doses, and how sure that is.
 
 _NUMBERS = ("gain", "dead_time", "time_constant", "settling_time")
 

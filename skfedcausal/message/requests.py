@@ -1,14 +1,16 @@
-"""Requests of the server, and the answers to them that are no states: each request names its answer."""
+"""Requests of the server and the answers to them, those of a watch included, and what a site promises."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .clock import check_clock
-from .packet import NOTHING
-from .schema import ArrayOrNone, Message, wire
+from .packet import NOTHING, Packet, PacketError
+from .schema import RIDERS, ArrayOrNone, Message, wire
 from .states import Acknowledgement, FeedbackLaw, Measurements, SensorStates, StateMessage
+
+# Requests of the server, and the answers to them that are no states: each request names its answer.
 
 _CONST = "whether to send the rest of the log-density, for likelihood values"
 _LOCAL = "whether to send the unit's own model"
@@ -311,3 +313,207 @@ class Failed(Message, op="error"):
 
     kind: str = wire("word", "kind of the reason")
     detail: str = wire("word", "what may be said about it", default="")
+
+
+# Messages of monitoring for faults.
+
+
+class FlagMessage(Message, op="flags"):
+    """Two bits per time step: whether the unit's own models call it unusual.
+
+    Attributes
+    ----------
+    pairs : ndarray of bool of shape (n_samples, 2)
+        Flags of the proprietary and of the augmented model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message.requests import FlagMessage
+    >>> message = FlagMessage(np.zeros((1000, 2), dtype=bool))
+    >>> message.to_packet().arrays["bits"].nbytes
+    250
+    >>> FlagMessage.from_packet(message.to_packet()).pairs.shape
+    (1000, 2)
+    """
+
+    pairs: np.ndarray = wire("bits T 2", "flags, four time steps to a byte", array="bits")
+
+
+class WatchRequest(Message, op="watch", answer=StateMessage, first="dtype"):
+    """Asks for a message about the next batch of the record that is monitored for faults.
+
+    Attributes
+    ----------
+    batch : int
+        Number of the batch, counted from 1.
+    flags : bool or None
+        Whether to send flags in place of states; None, like False, for states.
+    fits : bool or None
+        Whether to say if the model explains these rows clearly worse than those that it was learned from; None, like
+        False, for no.
+
+    Examples
+    --------
+    >>> from skfedcausal.message.requests import WatchRequest
+    >>> WatchRequest(3).to_packet().scalars
+    {'dtype': 'float64', 'batch': 3}
+    """
+
+    batch: int = wire("count", "number of the batch", default=1)
+    flags: bool | None = wire("flag", "whether to send flags in place of states", default=None)
+    fits: bool | None = wire("flag", FITS, default=None)
+
+
+class FlagsRequest(Message, op="flag"):
+    """Asks for flags about the unit's record, or to learn from it what is nominal.
+
+    Attributes
+    ----------
+    percentile : float or None
+        Percentile of the nominal record above which time steps are flagged: learn it. None: raise flags.
+
+    Examples
+    --------
+    >>> from skfedcausal.message.requests import FlagsRequest
+    >>> FlagsRequest(99.0).answer.__name__, FlagsRequest().answer.__name__
+    ('Acknowledgement', 'FlagMessage')
+    """
+
+    percentile: float | None = wire("number", "percentile of the nominal record", default=None)
+
+    @property
+    def answer(self) -> Any:
+        """Kind of message that answers this request."""
+        return FlagMessage if self.percentile is None else Acknowledgement
+
+    def _check(self, packet):
+        if self.percentile is not None and self.percentile > 100:
+            raise PacketError(f"Scalar 'percentile' of packet 'flag' is {self.percentile}, expected at most 100.")
+
+
+class VerdictReply(Message, op="verdict", answer=Acknowledgement):
+    """Incidents of the plant.
+
+    Attributes
+    ----------
+    rows : ndarray of int of shape (n_incidents, 3)
+        Onset, first and last row in alarm.
+    roots : ndarray of int of shape (n_incidents,)
+        Position of the most probable root among the units; their number where nobody can tell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message.requests import VerdictReply
+    >>> reply = VerdictReply(np.array([[10, 12, 40]]), np.array([2]))
+    >>> VerdictReply.from_packet(reply.to_packet()).rows.tolist()
+    [[10, 12, 40]]
+    """
+
+    rows: np.ndarray = wire("whole k 3", "onset, first and last row in alarm")
+    roots: np.ndarray = wire("whole k", "which unit is the root")
+
+
+# Differential privacy as a site promises it for everything that leaves it.
+#
+# The promise rides on another packet, the first message of the site, and is taken off before that is read.
+
+_NOISE = "added_noise"
+_PREFIX = "promise_"
+
+
+class PrivacyPromise(Message, op="promise"):
+    """Differential privacy of a unit's record, as its site promises it.
+
+    Attributes
+    ----------
+    noise : ndarray of shape (n_sensors,)
+        Variance of the noise that was added to each sensor, before anything was computed.
+    mu : float
+        Gaussian-DP parameter of everything that the site has released, this run included.
+    delta : float
+        At which epsilon is reported.
+    clip_norm : float
+        Public radius that time steps are clipped to, in the site's scaled measurements.
+    rows, releases : int
+        Time steps of the record, and noised records released so far.
+    unit : {"event", "window", "client"}
+    relation : {"replace", "zero_out"}
+    window : int or None
+    event_radius : float or None
+        Largest change that is protected, where that is less than any inside the ball.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.federation import Packet
+    >>> from skfedcausal.message.requests import PrivacyPromise
+    >>> promise = PrivacyPromise(np.array([0.5, 0.5]), 0.3, 1e-6, 6.0, 1000, 1, "event", "replace")
+    >>> packet, promised = PrivacyPromise.taken_off(promise.put_on(Packet("states", 1)))
+    >>> (promised.mu, promised.unit, packet.scalars)
+    (0.3, 'event', {})
+    """
+
+    noise: np.ndarray = wire("numbers d", "variance of the noise added to each sensor", array=_NOISE)
+    mu: float = wire("number", "Gaussian-DP parameter of all releases")
+    delta: float = wire("number", "at which epsilon is reported")
+    clip_norm: float = wire("number", "radius that time steps are clipped to")
+    rows: int = wire("count", "time steps of the record")
+    releases: int = wire("count", "noised records released so far")
+    unit: str = wire("word", "protected unit", of="event window client")
+    relation: str = wire("word", "neighbouring relation", of="replace zero_out")
+    window: int | None = wire("count", "time steps of a protected window", default=None)
+    event_radius: float | None = wire("number", "largest change that is protected", default=None)
+
+    def put_on(self, packet: Packet) -> Packet:
+        """A packet with this promise on it.
+
+        Parameters
+        ----------
+        packet : Packet
+
+        Returns
+        -------
+        Packet
+        """
+        own = self.to_packet()
+        promised = {_PREFIX + name: value for name, value in own.scalars.items()}
+        return Packet(packet.op, packet.round, {**packet.arrays, **own.arrays}, {**packet.scalars, **promised})
+
+    @classmethod
+    def taken_off(cls, packet: Packet) -> tuple[Packet, "PrivacyPromise | None"]:
+        """A packet without the promise on it, and the promise.
+
+        Parameters
+        ----------
+        packet : Packet
+
+        Returns
+        -------
+        packet : Packet
+        promise : PrivacyPromise or None
+            None if there is none on it.
+
+        Raises
+        ------
+        PacketError
+            If what is on it cannot be meant as a promise.
+        """
+        arrays, scalars = dict(packet.arrays), dict(packet.scalars)
+        noise = {name: arrays.pop(name) for name in packet.arrays if name == _NOISE}
+        riding = [name for name in scalars if name.startswith(_PREFIX)]
+        promised = {name.removeprefix(_PREFIX): scalars.pop(name) for name in riding}
+        if not noise and not promised:
+            return packet, None
+        promise = cls.from_packet(Packet(cls.OP, packet.round, noise, promised))
+        return Packet(packet.op, packet.round, arrays, scalars), promise
+
+    def _check(self, packet):
+        radius = 1.0 if self.event_radius is None else self.event_radius
+        positive = (self.noise > 0).all() and min(self.mu, self.delta, self.clip_norm, radius) > 0
+        if not (positive and self.delta < 1 and (self.unit == "window") == (self.window is not None)):
+            raise PacketError("A packet promises differential privacy in terms that make no sense.")
+
+
+RIDERS[_NOISE] = PrivacyPromise.PURPOSES[_NOISE]

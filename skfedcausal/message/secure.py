@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..statespace.episodes import block_toeplitz
+from ..statespace.lag_products import Sums, fraction_bits, from_ring, rounding_error
 from ..statespace.observation import is_regular
-from ..statespace.ring import Sums, fraction_bits, from_ring, rounding_error
 from .packet import PacketError
 from .schema import Message, wire
 from .tuning import TUNING
@@ -41,7 +41,7 @@ class MaskedSeries(Message, op="masked"):
     --------
     >>> import numpy as np
     >>> from skfedcausal.message.secure import MaskedSeries
-    >>> from skfedcausal.statespace.ring import lagged_products, to_ring
+    >>> from skfedcausal.statespace.lag_products import lagged_products, to_ring
     >>> series = to_ring(np.array([[1.0, -1.0], [1.0, 1.0]] * 20), bits=28)
     >>> ring, own = np.zeros((40, 2), dtype=np.uint64), lagged_products(series, series, 2)
     >>> message = MaskedSeries(ring, own, np.ones(2), np.eye(2), (40,), np.zeros(32, dtype=np.uint8))

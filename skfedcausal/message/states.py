@@ -10,8 +10,7 @@ import numpy as np
 
 from ..statespace.observation import Information
 from .clock import check_clock
-from .codes import n_leading
-from .packet import Packet, PacketError
+from .packet import Packet, PacketError, n_leading
 from .schema import WIRE_DTYPES as WIRE_DTYPES
 from .schema import ArrayOrNone, Message, wire
 

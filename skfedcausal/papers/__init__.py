@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from .networks import LSTMRegressor, SELURegressor
     from .problems import losses, training_problems
     from .server.gradient import GradientServer
-    from .server.options import Rates, StopRule
     from .server.regressor import RegressorServer
+    from .server.rounds import Rates, StopRule
 
 # imported when they are asked for: units and servers use the modules of this room while these are being loaded
 _HOMES = {
-    "GradientServer": ".server.gradient", "LSTMRegressor": ".networks", "Rates": ".server.options",
-    "RegressorServer": ".server.regressor", "SELURegressor": ".networks", "StopRule": ".server.options",
+    "GradientServer": ".server.gradient", "LSTMRegressor": ".networks", "Rates": ".server.rounds",
+    "RegressorServer": ".server.regressor", "SELURegressor": ".networks", "StopRule": ".server.rounds",
     "TrainingMechanism": ".mechanism", "losses": ".problems", "training_problems": ".problems",
 }  # fmt: skip
 __all__ = [

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from sklearn.utils._param_validation import StrOptions
 
-from ..parameters import POSITIVE
-from ..privacy.gaussian import GaussianMechanism
+from ..bases import POSITIVE
+from ..privacy.mechanism import GaussianMechanism
 from ..privacy.promise import gradient_statement, paper_statement, with_voids
 
 

@@ -13,12 +13,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..bases import RegressorMixin
-from ..callers import warn
+from ..arguments import warn
+from ..bases import AT_LEAST_ONE, FROM_ZERO, POSITIVE, Checked, RegressorMixin, Versioned
 from ..optional import import_optional
-from ..parameters import AT_LEAST_ONE, FROM_ZERO, POSITIVE, Checked
 from ..statespace.networks import FeedForward
-from ..versioned import Versioned
 from .numerics.lstm import LSTM, uniform_lstm
 
 _DECAY = (0.9, 0.999)  # of Adam's two averages

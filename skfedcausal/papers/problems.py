@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..client.answers import local_features
-from ..given import Inputs, Lengths, Record
+from ..arguments import Inputs, Lengths, Record
+from ..client.worker import local_features
 from ..inspection._asked import answering
 from ..message.training import LossAnswer, LossRequest
 from .client.training import UnitTraining, unit_series
-from .server.state import Plant
+from .server.rounds import Plant
 
 if TYPE_CHECKING:
     from ..estimators._plant import PlantEstimator
@@ -80,7 +80,7 @@ def training_problems(
     >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
     >>> from skfedcausal.datasets import make_granger_plant
     >>> from skfedcausal.papers import training_problems
-    >>> from skfedcausal.papers.numerics.fixed_point import recurrence
+    >>> from skfedcausal.papers.numerics.descent import recurrence
     >>> from skfedcausal.theory.unified import spectral_radius
     >>> X, _ = make_granger_plant(2, random_state=0)
     >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)

@@ -2,24 +2,22 @@
 
 from .accountant import Charge, PrivacyAccountant, PrivacySpent, Scope
 from .calibration import (
+    Bounds,
+    NoiseOptions,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+    SeededNoiseWarning,
+    SensitivityUnboundedError,
+    UnitNoise,
+    UtilityWarning,
+    WeakPrivacyWarning,
     epsilon_from_mu,
     epsilon_of,
     gaussian_noise_multiplier,
     mu_from_epsilon,
     randomized_response_composition,
 )
-from .errors import (
-    PrivacyBudgetError,
-    PrivacyLeakWarning,
-    SeededNoiseWarning,
-    SensitivityUnboundedError,
-    UtilityWarning,
-    WeakPrivacyWarning,
-)
-from .gaussian import GaussianMechanism
-from .mechanism import PrivacyMechanism, Release
-from .noise import Bounds, NoiseOptions, UnitNoise
-from .randomized_response import IndependentFlips, RandomizedResponse
+from .mechanism import GaussianMechanism, IndependentFlips, PrivacyMechanism, RandomizedResponse, Release
 from .sensitivity import (
     augmented_message_sensitivity,
     client_sensitivity,

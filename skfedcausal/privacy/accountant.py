@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 
 from ..arguments import check_kind
-from .calibration import check_promise, composed_epsilon
-from .errors import PrivacyBudgetError
-from .voids import reasons, same_clients
+from .calibration import PrivacyBudgetError, check_promise, composed_epsilon
+from .promise import reasons, same_clients
 
 if TYPE_CHECKING:
     from .mechanism import Release

@@ -1,19 +1,46 @@
-"""The contract of a mechanism: how much noise, what it costs, and the promise in words."""
+"""Mechanisms: how much noise, on measurements or flags, what it costs, and the promise in words."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from numbers import Real
+from typing import Any, cast
 
 import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..given import Lengths
-from ..parameters import Checked
-from .accountant import Charge, PrivacyAccountant, PrivacySpent, Scope
-from .errors import warn_release
-from .noise import Bounds, UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
-from .promise import record_statement, sampled
-from .voids import chosen_sampler, identity, note, together, voids
+from ..arguments import ByUnit, Lengths, Seed, as_numbers
+from ..bases import Checked, Grouped
+from .accountant import Charge, PrivacyAccountant, PrivacySpent, Scope, check_scope
+from .calibration import (
+    Bounds,
+    NoiseOptions,
+    UnitNoise,
+    clipped,
+    generator,
+    grid_of,
+    mu_from_epsilon,
+    normal_noise,
+    norms,
+    on_grid,
+    pieces,
+    warn_release,
+    warn_seeded,
+    warn_weak_epsilon,
+)
+from .promise import (
+    chosen_sampler,
+    identity,
+    note,
+    record_statement,
+    response_statement,
+    sampled,
+    together,
+    voids,
+    with_voids,
+)
+
+# The contract of a mechanism: how much noise, what it costs, and the promise in words.
 
 
 @dataclass(frozen=True)
@@ -144,8 +171,8 @@ class PrivacyMechanism(Checked, ABC):
     _parameter_constraints: dict = {}
     _moved = {
         "trial": "skfedcausal.privacy.mechanism.trial_of(mechanism, ...)",
-        "bounds": "skfedcausal.privacy.gaussian.bounds_of(mechanism, ...)",
-        "frequencies": "skfedcausal.privacy.randomized_response.pair_frequencies(mechanism, ...)",
+        "bounds": "skfedcausal.privacy.mechanism.bounds_of(mechanism, ...)",
+        "frequencies": "skfedcausal.privacy.mechanism.pair_frequencies(mechanism, ...)",
         "promised": "statement(..., drawn=False)",
         "noise_std": "noise_for(...).std",
         "check_training": "skfedcausal.papers.client.noise.check_training(mechanism)",
@@ -543,3 +570,496 @@ def trial_of(mechanism, epsilon, seed):
     twin = type(mechanism)(**own | {key: value for key, value in other.items() if key in own})
     twin.account.is_trial = True
     return twin
+
+
+# Noise on the measurements, once, at the unit that owns them.
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GaussianMechanism(Grouped, PrivacyMechanism):
+    """Gaussian noise on every unit's measurements: clipped, noised once, remembered.
+
+    A unit clips its measurements to a ball around a center (of `noise`) whose radius is public and adds white Gaussian
+    noise, before anything is computed from them. Models, messages, training, replies, flags and
+    counterfactuals are post-processing of the noised record: they cost nothing more, however many rounds they
+    take. The noise covariance is part of the units' measurement noise, so that filters, likelihoods and
+    tests account for it.
+
+    Parameters
+    ----------
+    epsilon : float, default=None
+        Of one release, with `delta`. Give this or `mu`; there is no default.
+    delta : float, default=None
+        Well below one over the number of protected units.
+    mu : float, default=None
+        Gaussian-DP parameter of one release instead of `epsilon`; `delta` is only for reporting then.
+    clip_norm : float or dict of str to float, default=None
+        Radius of the ball, in units of the scale of `noise`. Has to be public: known without looking at the data, from
+        the ranges of the sensors say. None takes it from the data, which is a leak: a warning says so and
+        every statement says "not private".
+    event_radius : float or dict of str to float, default=None
+        Largest change that is protected, per time step, in the same units; None for any change inside the
+        ball, ``2 * clip_norm`` for the relation "replace". Less than that is a weaker promise.
+    protects : {"event", "client"} or Scope, default="event"
+        What is protected: all measurements of a unit at one time step, or at all of them. A
+        :class:`~skfedcausal.privacy.Scope` also names so many consecutive time steps, ``Scope("window", window=60)``,
+        and how neighbouring records differ: they have other values at the protected time steps ("replace"), or the
+        center of the ball in place of them, ``Scope("event", "zero_out")``.
+    noise : NoiseOptions, default=None
+        Middle and axes of the ball, and what draws the noise, see :class:`~skfedcausal.privacy.NoiseOptions`.
+    accountant : PrivacyAccountant, default=None
+        Shared by all estimators that learn from the same data. None: one of this mechanism and its clones.
+    random_state : int, RandomState or None, default=None
+        Anything but None makes the noise reproducible by whoever knows it: it warns, the statement begins with NOT
+        PRIVATE, and the epsilon that is spent is infinite. The estimator's own `random_state` is never used.
+
+    Raises
+    ------
+    PrivacyBudgetError
+        When used: if a release would exceed the accountant's budget. Nothing is released then.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If a bound comes from the data.
+    SeededNoiseWarning
+        If the noise is reproducible.
+    WeakPrivacyWarning
+        If epsilon is above 10, or delta above one over the number of protected units.
+    UtilityWarning
+        If the noise leaves nothing to be learned, or much of the record is clipped. Computed from the raw
+        record at the unit, before anything is spent; not part of a release.
+
+    See Also
+    --------
+    PrivacyAccountant : Budget and ledger.
+    RandomizedResponse : For flags.
+
+    Notes
+    -----
+    One time step's measurements move the noised record by at most the event radius r, a window's by
+    ``r sqrt(window)``, a client's by ``r sqrt(n_samples)``, whatever is computed from it afterwards; the
+    noise is that over mu. Noise on a linear summary ``G y`` is best if it is the image of noise on y, and
+    noise on a filtered trajectory is never better for the same mu [1]_.
+
+    Public, not protected: names, number of columns, number of rows, which values are missing, inputs,
+    matrices given to the units' clients.
+
+    References
+    ----------
+    .. [1] Le Ny, Pappas (2014), Differentially private filtering, IEEE Transactions on Automatic Control
+           59(2).
+    .. [2] Balle, Wang (2018), Improving the Gaussian mechanism for differential privacy, ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import GaussianMechanism
+    >>> Y = np.sin(np.arange(8000.0).reshape(4000, 2))  # never further than sqrt(2) from zero
+    >>> mechanism = GaussianMechanism(epsilon=8.0, delta=1e-6, clip_norm=1.5)
+    >>> release = mechanism.release({"boiler": Y}, lengths=(4000,))["boiler"]
+    >>> release.values.shape
+    (4000, 2)
+    >>> np.sqrt(release.variance).round(2)  # 2 * 1.5 / mu
+    array([1.96, 1.96])
+    """
+
+    _parameter_constraints = {
+        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+        "delta": [Interval(Real, 0, 1, closed="neither"), None],
+        "mu": [Interval(Real, 0, None, closed="neither"), None],
+        "clip_norm": [Interval(Real, 0, None, closed="neither"), dict, None],
+        "event_radius": [Interval(Real, 0, None, closed="neither"), dict, None],
+        "protects": [StrOptions({"event", "client"}), Scope],
+        "noise": [NoiseOptions, None],
+        "accountant": [PrivacyAccountant, None],
+        "random_state": ["random_state"],
+    }
+
+    _groups = {"noise": NoiseOptions}
+    _renamed = {
+        **dict.fromkeys(("unit", "window", "relation"), "GaussianMechanism(protects=Scope(unit, relation, window))"),
+        **dict.fromkeys(("protocol", "trust", "gradient_clip"), "skfedcausal.papers.TrainingMechanism has it"),
+    }
+
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    clip_norm: ByUnit = None
+    event_radius: ByUnit = None
+    protects: str | Scope = "event"
+    noise: NoiseOptions | None = None
+    accountant: PrivacyAccountant | None = None
+    random_state: Seed = None
+
+    @property
+    def scope(self) -> Scope:
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
+        return self.protects if isinstance(self.protects, Scope) else Scope(self.protects)
+
+    def mu_of_release(self) -> float:
+        """Gaussian-DP parameter of one release.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If the promise is not stated completely.
+        """
+        self._validate_params()
+        if (self.epsilon is None) == (self.mu is None):
+            raise ValueError(f"epsilon={self.epsilon}, mu={self.mu}: give exactly one of them. There is no default.")
+        if self.epsilon is not None and self.delta is None:
+            raise ValueError("epsilon needs a `delta`, well below one over the number of protected units.")
+        check_scope(self.scope)
+        return self.mu if self.mu is not None else mu_from_epsilon(cast(float, self.epsilon), cast(float, self.delta))
+
+    def noise_of(self, name, Y):
+        """Ball and noise of a release of a unit's record, as much as one release asks for."""
+        return self.noise_for(bounds_of(self, name, Y), len(Y), self.mu_of_release())
+
+    def check(self) -> None:
+        """Refuse parameters that do not state a promise completely."""
+        self.mu_of_release()
+
+    def _plan(self, name, Y, lengths, noise=None):
+        plan = super()._plan(name, Y, lengths, noise)
+        if noise is not None:
+            return plan
+        # the quotient of sensitivity and noise is off by a rounding
+        return replace(plan, charge=replace(plan.charge, mu=self.mu_of_release()))
+
+
+def bounds_of(mechanism, name, Y):
+    """Public ball and protected change of a unit's measurements, by a :class:`GaussianMechanism`.
+
+    Parameters
+    ----------
+    mechanism : GaussianMechanism
+    name : str
+    Y : ndarray of shape (n_samples, n_features)
+        Looked at only if `clip_norm` is None.
+
+    Returns
+    -------
+    Bounds
+    """
+    center = _columns(_of(mechanism.center, name, "center"), Y.shape[1], name, "center")
+    scale = _columns(_of(mechanism.scale, name, "scale"), Y.shape[1], name, "scale")
+    public = mechanism.clip_norm is not None
+    if public:
+        clip = _norm(mechanism.clip_norm, name, "clip_norm")
+    else:
+        clip = max(float(norms(Y, center, scale).max(initial=0.0)), np.finfo(float).tiny)
+    widest = 2.0 * clip if mechanism.scope.relation == "replace" else clip
+    radius = widest if mechanism.event_radius is None else _norm(mechanism.event_radius, name, "event_radius")
+    return Bounds(center, scale, clip, min(radius, widest), public)
+
+
+def _of(value, name, parameter):
+    """A parameter's value for a unit."""
+    if not isinstance(value, Mapping):
+        return value
+    if name not in value:
+        raise ValueError(f"`{parameter}` names {sorted(value)} but not the unit {name!r}; give one value per unit.")
+    return value[name]
+
+
+def _norm(value, name, parameter):
+    """A length in the space of a unit's measurements."""
+    value = _of(value, name, parameter)
+    if not isinstance(value, Real) or not 0 < float(value) < np.inf:
+        raise ValueError(f"Got `{parameter}` {value!r} for unit {name!r}; give a number above zero.")
+    return float(value)
+
+
+def _columns(value, n_columns, name, parameter):
+    numbers = as_numbers(value, f"`{parameter}` of unit {name!r}")
+    if np.ndim(value) > 1 or numbers.size not in (1, n_columns):
+        raise ValueError(
+            f"`{parameter}` has shape {np.shape(value)} for unit {name!r}, which has {n_columns} columns; give "
+            "one number or one per column."
+        )
+    if parameter == "scale" and (numbers <= 0).any():
+        raise ValueError(f"`scale` of unit {name!r} has values that are not above zero.")
+    return np.broadcast_to(numbers, n_columns)
+
+
+# Randomised response for pairs of flags.
+
+N_CATEGORIES = 4  # values of a pair of flags
+_CONSTRAINTS = {
+    "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+    "unit": [StrOptions({"flag pair", "event"})],
+    "accountant": [PrivacyAccountant, None],
+    "random_state": ["random_state"],
+}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RandomizedResponse(PrivacyMechanism):
+    """Randomised response with four answers: a pair of flags is sent as it is, or as one of the other three.
+
+    A pair ``(Z_c, Z_a)`` is kept with probability ``e^epsilon / (e^epsilon + 3)`` and replaced by each other
+    pair with probability ``1 / (e^epsilon + 3)``. For the same epsilon more pairs survive than if the two
+    flags were flipped independently with half of it each [1]_.
+
+    Parameters
+    ----------
+    epsilon : float, default=None
+        Of one pair of flags. There is no default.
+    unit : {"flag pair", "event"}, default="flag pair"
+        What is protected. "flag pair": the flags of one unit at one time step. "event": all measurements of
+        one unit at one time step, which can move every later pair of a unit's filter, so that the pairs of
+        a whole record count together.
+    accountant : PrivacyAccountant, default=None
+        Shared by all estimators that learn from the same data. None: one of this mechanism and its clones.
+    random_state : int, RandomState or None, default=None
+        Anything but None makes the answers reproducible by whoever knows it, and warns.
+
+    See Also
+    --------
+    GaussianMechanism : Flags of a noised record cost nothing more, however many there are.
+
+    Notes
+    -----
+    The receiver knows the probabilities and has to undo them (``pair_frequencies``): shares of received pairs
+    are not shares of true pairs, and a received pair taken for a true one is wrong as often as not at small
+    epsilon.
+
+    References
+    ----------
+    .. [1] Kairouz, Oh, Viswanath (2016), Extremal mechanisms for local differential privacy, Journal of
+           Machine Learning Research 17.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import RandomizedResponse
+    >>> mechanism = RandomizedResponse(epsilon=2.0)
+    >>> mechanism.confusion.round(3)[0]
+    array([0.711, 0.096, 0.096, 0.096])
+    >>> received = mechanism.release({"boiler": np.zeros((100, 2), dtype=bool)})["boiler"]
+    >>> received.shape
+    (100, 2)
+    """
+
+    _parameter_constraints = _CONSTRAINTS
+
+    epsilon: float | None = None
+    unit: str = "flag pair"
+    accountant: PrivacyAccountant | None = None
+    random_state: Seed = None
+
+    place, channel, law, _per_row = "flags", "flag", "randomized response", "event"
+    responses = "4-ary randomised responses"
+
+    @property
+    def scope(self) -> Scope:
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
+        return Scope(self.unit)
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """Probability of each received pair (columns) given the true one (rows), shape (4, 4).
+
+        Pairs in the order (0, 0), (0, 1), (1, 0), (1, 1).
+        """
+        self.check()
+        kept, other = _chances(self.epsilon)
+        return np.full((N_CATEGORIES, N_CATEGORIES), other) + (kept - other) * np.eye(N_CATEGORIES)
+
+    def release(
+        self,
+        flags: Mapping[str, np.ndarray],
+        /,
+        lengths: Any = (),
+        *,
+        noise: Mapping[str, float] | None = None,
+        records: Mapping[str, np.ndarray] | None = None,
+        flagger: str = "",
+    ) -> dict[str, np.ndarray]:
+        """Every unit's flags as the others see them, charged before they are drawn.
+
+        Parameters
+        ----------
+        flags : dict of str to ndarray of bool of shape (n_samples, 2)
+        lengths : tuple of int
+            Time steps of each episode; not needed.
+        noise : dict of str to float, default=None
+            Epsilon of an earlier release, in place of the one that was given.
+        records : dict of str to ndarray, default=None
+            What the flags are about. Asking about a record again gives the same answers and costs nothing.
+            None: flags nobody asked about before. That two sets of flags are equal does not make it the same
+            question: answers that agree to the last would show that the flags do.
+        flagger : str, default=""
+            What made flags of the records, if several things do.
+
+        Returns
+        -------
+        dict of str to ndarray of bool of shape (n_samples, 2)
+        """
+        self.check()
+        flags = {name: _pairs(name, pairs) for name, pairs in flags.items()}
+        with self.account.turn():
+            plans = {}
+            for name, pairs in flags.items():
+                plan = self._plan(name, pairs, lengths, None if noise is None else noise[name])
+                if records is not None and name in records:
+                    key = self.account.key_of("flags", name, plan.noise, flagger, records[name])
+                    plan = replace(plan, key=key)
+                plans[name] = plan
+            releases = self._released(flags, plans, False)
+        return {name: release.values for name, release in releases.items()}
+
+    def noise_of(self, name, flags):
+        """Epsilon of the answers, the same for every unit."""
+        self.check()
+        return self.epsilon
+
+    def charge_of(self, name, noise, n_samples):
+        """One response, or one for every pair that an event can move."""
+        count = n_samples if self.pays_per_row else 1
+        return Charge(name, self.channel, self.law, epsilon=noise, n_categories=N_CATEGORIES, count=count)
+
+    def noised(self, flags, noise, rng, out=None):
+        """Answers to a unit's pairs of flags, bool of shape (n_samples, 2)."""
+        codes = _codes(flags)
+        lie = rng.random(len(codes)) >= _chances(noise)[0]
+        codes = np.where(lie, (codes + rng.integers(1, N_CATEGORIES, len(codes))) % N_CATEGORIES, codes)
+        return np.column_stack([codes >= 2, codes % 2 == 1])
+
+    def _plan(self, name, flags, lengths, noise=None):
+        epsilon = self.noise_of(name, flags) if noise is None else noise
+        return Plan(epsilon, self.charge_of(name, epsilon, len(flags)), void=voids(self, epsilon, len(flags)))
+
+    def _warn(self, records, plans, learning):
+        if self.random_state is not None:
+            warn_seeded()
+        warn_weak_epsilon(self.epsilon, "pair of flags")
+
+    def check(self) -> None:
+        """Refuse to answer without an epsilon."""
+        super().check()
+        if self.epsilon is None:
+            raise ValueError("RandomizedResponse needs an `epsilon` per pair of flags. There is no default.")
+
+    def statement(self, spent, names, n_samples, left="everything", *, drawn=True):
+        """The promise in words: unit, bound, composition, what is not covered."""
+        return with_voids(self.account.charges_of(names), response_statement(self, spent))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class IndependentFlips(RandomizedResponse):
+    """Randomised response of each flag on its own, as the third paper prints it (its Theorem 7.3).
+
+    ``Z_c`` is kept with probability ``p_c = e^epsilon_c / (1 + e^epsilon_c)`` and turned around otherwise,
+    ``Z_a`` likewise with ``epsilon_a``, and ``epsilon = epsilon_c + epsilon_a`` [1]_.
+
+    Parameters
+    ----------
+    epsilon : float, default=None
+        Of one pair of flags, the sum of both. There is no default.
+    unit : {"flag pair", "event"}, default="flag pair"
+        As of :class:`RandomizedResponse`.
+    accountant : PrivacyAccountant, default=None
+        Shared by all estimators that learn from the same data. None: one of this mechanism and its clones.
+    random_state : int, RandomState or None, default=None
+        Anything but None makes the answers reproducible by whoever knows it, and warns.
+    share : float, default=0.5
+        Part of `epsilon` that is ``epsilon_c``.
+
+    See Also
+    --------
+    RandomizedResponse : Keeps more pairs at the same epsilon.
+
+    Notes
+    -----
+    Charged as one binary response of `epsilon`, of which any mechanism of that epsilon is a post-processing;
+    the composition of many pairs is then a bound, where that of :class:`RandomizedResponse` is exact.
+
+    References
+    ----------
+    .. [1] Mohanty, Ramanan, Gebraeel, Learning Unknown Interdependencies for Decentralized Root Cause
+           Analysis in Nonlinear Dynamical Systems, Theorem 7.3.
+
+    Examples
+    --------
+    >>> from skfedcausal import IndependentFlips, RandomizedResponse
+    >>> IndependentFlips(epsilon=2.0).confusion[0].round(3)
+    array([0.534, 0.197, 0.197, 0.072])
+    >>> RandomizedResponse(epsilon=2.0).confusion[0].round(3)
+    array([0.711, 0.096, 0.096, 0.096])
+    """
+
+    _parameter_constraints = {
+        **_CONSTRAINTS,
+        "share": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    share: float = 0.5
+
+    responses = "two independent responses, bounded by one binary response"
+
+    @property
+    def kept(self) -> Any:
+        """Probabilities ``p_c`` and ``p_a``."""
+        self.check()
+        return self._kept(self.epsilon)
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """Probability of each received pair (columns) given the true one (rows), shape (4, 4)."""
+        flag = [np.array([[p, 1 - p], [1 - p, p]]) for p in self.kept]
+        return np.kron(*flag)
+
+    def charge_of(self, name, noise, n_samples):
+        """One binary response, or one for every pair that an event can move."""
+        return replace(super().charge_of(name, noise, n_samples), n_categories=2)
+
+    def noised(self, flags, noise, rng, out=None):
+        """Answers to a unit's pairs of flags, bool of shape (n_samples, 2)."""
+        return flags ^ (rng.random(flags.shape) >= self._kept(noise))
+
+    def _kept(self, epsilon):
+        return 1 / (1 + np.exp(-np.array([self.share, 1 - self.share]) * epsilon))
+
+
+def pair_frequencies(mechanism, received):
+    """Unbiased estimate of the shares of the four true pairs.
+
+    Parameters
+    ----------
+    mechanism : RandomizedResponse
+    received : ndarray of bool of shape (n_samples, 2)
+
+    Returns
+    -------
+    ndarray of shape (4,)
+        In the order of `confusion`; sums to one, single shares may be negative.
+    """
+    codes = _codes(_pairs("received", received))
+    shares = np.bincount(codes, minlength=N_CATEGORIES) / len(codes)
+    return np.linalg.solve(mechanism.confusion.T, shares)
+
+
+def _pairs(name, flags):
+    flags = np.asarray(flags)
+    if flags.ndim != 2 or flags.shape[1] != 2 or flags.dtype != bool:
+        raise ValueError(
+            f"Flags of unit {name!r}: {flags.dtype} of shape {flags.shape}; expected booleans of shape (n_samples, 2)."
+        )
+    return flags
+
+
+def _codes(pairs):
+    return 2 * pairs[:, 0].astype(int) + pairs[:, 1]
+
+
+def _chances(epsilon):
+    """Probability that a pair is kept, and that it is replaced by a certain other one."""
+    kept = 1 / (1 + (N_CATEGORIES - 1) * np.exp(-epsilon))
+    return kept, (1 - kept) / (N_CATEGORIES - 1)

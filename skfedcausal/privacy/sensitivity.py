@@ -19,7 +19,7 @@ from scipy.linalg import solve_discrete_lyapunov
 from scipy.optimize import minimize_scalar
 
 from ..arguments import as_floats, check_not_negative, check_number, checked
-from .errors import SensitivityUnboundedError
+from .calibration import SensitivityUnboundedError
 
 _MAX_RADIUS = 1 - 1e-12
 _N_FREQUENCIES = 2048

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..federation.atomic import in_turn, write_whole
-from ..federation.chain import Chain
+from ..federation.atomic import Chain, in_turn, write_whole
 from .accountant import Charge, PrivacyAccountant, Scope
+from .calibration import Bounds, UnitNoise
 from .mechanism import Release
-from .noise import Bounds, UnitNoise
 from .tuning import TUNING
 
 _CHARGED, _RELEASED = "charged", "released"

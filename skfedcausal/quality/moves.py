@@ -7,7 +7,7 @@ import numpy as np
 from scipy.fft import dct, idct
 
 from ..client.baseline import wander_period
-from ..client.shifts import common_changes
+from ..client.moments import common_changes
 from ..statespace.episodes import lagged_rows
 from ..statespace.lines import found_periods, overtones, season_columns
 from .tuning import TUNING

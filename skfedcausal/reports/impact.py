@@ -7,8 +7,7 @@ import pandas as pd
 
 from ..displays import EffectDisplay
 from ..estimators._interventions import SAY_WHEN
-from .page import Page, counted, listed_in_words, measures_of
-from .record import add_check, check_of, defects
+from .page import Page, add_check, check_of, counted, defects, listed_in_words, measures_of
 
 _PICTURES, _SHOWN = 6, ("effect", "cannot tell")
 _MOST_ROWS = 30

@@ -9,9 +9,20 @@ import pandas as pd
 from .. import inspection
 from ..containers.rows import position
 from ..displays import IncidentDisplay, TagDisplay
-from ..inspection.blame import one_incident
-from .page import Page, add_departures, begun_page, counted, listed_in_words, percent, when_in_words
-from .record import add_check, add_trends, check_of, defects
+from ..inspection.watching import one_incident
+from .page import (
+    Page,
+    add_check,
+    add_departures,
+    add_trends,
+    begun_page,
+    check_of,
+    counted,
+    defects,
+    listed_in_words,
+    percent,
+    when_in_words,
+)
 
 _KIND = {
     "process": "Process fault.",

@@ -1,9 +1,10 @@
-"""A self-contained page: text is escaped, pictures are inside, nothing is fetched; and its last section."""
+"""A self-contained page, escaped and with its pictures inside; its sections on a record; a ledger to read and sign."""
 
 import base64
 import io
 import re
 from datetime import datetime
+from functools import partial
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -13,10 +14,14 @@ import pandas as pd
 
 from .._version import __version__
 from ..arguments import check_kind
+from ..displays import TrendDisplay
 from ..optional import import_optional
 from ..privacy.promise import NOT_PRIVATE
+from ..quality import check_plant
 from ..quality.report import PlantCheck
 from .tuning import TUNING
+
+# A self-contained page: text is escaped, pictures are inside, nothing is fetched; and its last section.
 
 _LETTERS = 7.0  # inches of a picture, from which on its letters cannot be read on a telephone
 _WITHHELD = (
@@ -257,3 +262,132 @@ def add_departures(page, estimator):
     table["fields"] = [", ".join(sorted(set().union(*fields))) or "-" for _, fields in kinds["fields"]]
     page.table(table.reset_index())
     return page.text(*[_WITHHELD] * page.withholds, estimator.privacy_statement_)
+
+
+# Sections of a page about the record itself: what a check found in it, and how its tags went.
+
+_UNITS = ["unit", "tags", "usable", "gaps", "clock", "verdict"]
+_FINDINGS = ["unit", "column", "kind", "start", "end", "detail", "advice"]
+
+
+def check_of(X, check):
+    """The check of a record: the one given, that of a table that has one, or one made now; None without a record."""
+    if check is not None or X is None:
+        return check
+    known = getattr(X, "check", None)
+    return check_plant(X) if known is None else known
+
+
+def defects(check):
+    """What has to be fixed in the data before anything else, as steps; nothing without a check."""
+    first = () if check is None else check.fix_first
+    yield from (f"Data: {text}" for text in first[: TUNING.record_most_steps])
+    if len(first) > TUNING.record_most_steps:
+        yield f'Data: {len(first) - TUNING.record_most_steps} further defects, see "The data" below.'
+
+
+def add_check(page, check):
+    """Section on what was found in the data; nothing without a check."""
+    if check is None:
+        return
+    first = check.fix_first
+    page.heading("The data")
+    if first:
+        page.text(f"{counted(len(first), 'defect')} of the record should be fixed first: conclusions may be wrong.")
+        page.items(first[TUNING.record_most_steps :])
+    elif check.ok:
+        page.text("The check of the record found no defects.")
+    else:
+        page.text("The check of the record found nothing that has to be fixed first.")
+    page.table(check.units[_UNITS])
+    shown = check.findings[_FINDINGS].head(TUNING.record_most_findings)
+    if len(check.findings) > TUNING.record_most_findings:
+        page.table(shown, folded=f"The first {TUNING.record_most_findings} of {len(check.findings)} findings")
+    elif len(shown):
+        page.table(shown, folded=counted(len(shown), "finding"))
+
+
+def add_trends(page, X, caption, **which):
+    """Picture of tags of the record; nothing without a record, or without units to show."""
+    if X is not None and which.get("units") != []:
+        draw = partial(TrendDisplay.from_record, X, measures=page.measures, **which)
+        page.heading("Measurements").picture(draw, caption)
+
+
+# A site's ledger as a page to read, print and sign.
+
+_AS_MEASURED = "sensor states"  # packets of sensors that a policy lets a site share
+_NONE = "No packet holds raw rows of measurements or tag names."
+_HEADER = ["packet", "purpose, or field", "meaning", "bytes", "rounding", "noise"]
+
+
+def ledger_page(entries, totals):
+    """Page of a checked ledger."""
+    sites = sorted({str(entry.get("site", "")) for entry in entries})
+    first, last = (entries[0]["time"], entries[-1]["time"]) if entries else ("-", "-")
+    name, refused = ", ".join(sites), [entry for entry in entries if entry["event"] in ("refused", "not sent")]
+    page = Page("What the site sent and received").lead(
+        f"{name or 'The site'} sent {totals['bytes_up']:,} bytes and received {totals['bytes_down']:,} in "
+        f"{counted(totals['entries'], 'packet')}, {totals['refused']:,} of them refused or not sent. "
+        f"{_measurements(entries)} The chain of hashes is intact."
+    )
+    page.items(
+        [
+            f"Site: {name}",
+            f"From: {first}",
+            f"To: {last}",
+            f"Packets in the ledger: {totals['entries']:,}",
+            f"Bytes sent: {totals['bytes_up']:,}",
+            f"Bytes received: {totals['bytes_down']:,}",
+            f"Refused, or not sent: {totals['refused']:,}",
+            "Chain of hashes: intact",
+            f"Last hash (keep it elsewhere): {totals['head']}",
+        ]
+    )
+    page.heading("Sent").table(_kinds(entries, "sent"), empty="Nothing.")
+    page.heading("Received").table(_kinds(entries, "taken"), empty="Nothing.")
+    if refused:
+        rows = [(e["number"], e["time"], e["event"], e["reason"]) for e in refused]
+        page.heading("Refused").table(pd.DataFrame(rows, columns=["line", "time", "event", "reason"]))
+    page.against(
+        [
+            "Unless the column “noise” says otherwise, packets are data-minimising, not differentially private: "
+            "statistics of the measurements can be inferred from them.",
+            "The ledger shows what this program sent; it does not show other traffic of the machine.",
+        ]
+    )
+    page.check_first(
+        [
+            "Does the last hash match the copy kept elsewhere?",
+            *(["Is each refusal explained by the site's policy, or did someone ask for more?"] if refused else []),
+            "Is every purpose in the tables covered by what was agreed for this site?",
+        ]
+    )
+    return page.text("Read and agreed: ______________________  Date: ____________")
+
+
+def _measurements(entries):
+    """Whether measurements as they are were sent, in a sentence."""
+    shared = any(entry["event"] == "sent" and entry["op"] == _AS_MEASURED for entry in entries)
+    return f"Readings of sensors that the site shares were sent as measured ({_AS_MEASURED})." if shared else _NONE
+
+
+def _kinds(entries, event):
+    """One table row per field of every kind of packet, with the sum over all packets of that kind."""
+    kinds: dict[str, list] = {}
+    for entry in entries:
+        if entry["event"] == event:
+            kinds.setdefault(entry["op"], []).append(entry)
+    rows = []
+    for op, packets in kinds.items():
+        total = sum(entry["n_bytes"] for entry in packets)
+        noise = ", ".join(sorted({entry["noise"] for entry in packets}))
+        rows.append((op, packets[0]["purpose"], counted(len(packets), "packet"), total, "", noise))
+        fields: dict[str, dict] = {}  # their bytes added up, the last shape shown
+        for name, field in (pair for entry in packets for pair in entry["fields"].items()):
+            fields[name] = {**field, "bytes": field["bytes"] + fields.get(name, {"bytes": 0})["bytes"]}
+        for name, field in fields.items():
+            shape = " × ".join(map(str, field["shape"])) or "one number"
+            what = f"{field['meaning']} ({field['dtype']}, {shape})"
+            rows.append(("", name, what, field["bytes"], field["rounding"], ""))
+    return pd.DataFrame(rows, columns=_HEADER)

@@ -9,8 +9,17 @@ import pandas as pd
 from ..displays import LinkGraphDisplay, LinkMatrixDisplay, TransferFunctionDisplay
 from ..server.links.grades import MEASURED, TOLD, WORTH, told_links
 from ..server.responses.runs import radius_of
-from .page import add_departures, begun_page, counted, listed_in_words, percent
-from .record import add_check, add_trends, check_of, defects
+from .page import (
+    add_check,
+    add_departures,
+    add_trends,
+    begun_page,
+    check_of,
+    counted,
+    defects,
+    listed_in_words,
+    percent,
+)
 from .tuning import TUNING
 
 _MOST_ROWS, _FIRST_ROWS, _MOST_NAMED = 60, 12, 4

@@ -1,4 +1,4 @@
-"""The file itself: a zip of ``model.json`` and one flat array for every type of numbers, which nothing executes."""
+"""The file itself: a zip of ``model.json`` and flat arrays, which nothing executes, and what may be wrong with it."""
 
 import io
 import json
@@ -10,7 +10,22 @@ from pathlib import Path
 from numpy.lib import format as npy
 
 from ..federation.atomic import write_whole
-from .errors import ModelFileError
+
+# What is wrong with a file, or with what was to be saved.
+
+
+class ModelFileError(ValueError):
+    """A file that cannot be read, or a value that cannot stand in one; the message says which and what to do.
+
+    Examples
+    --------
+    >>> from skfedcausal.saving import ModelFileError
+    >>> issubclass(ModelFileError, ValueError)
+    True
+    """
+
+
+# The file itself: a zip of ``model.json`` and one flat array for every type of numbers, which nothing executes.
 
 TEXT = "model.json"
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",

@@ -15,15 +15,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from .._version import __version__
-from ..arguments import check_kind, check_number
-from ..callers import warn
-from .archive import read_archive, write_archive
-from .errors import ModelFileError
-from .frames import TABLES
-from .kinds import PLAIN
+from ..arguments import check_kind, check_number, warn
+from .archive import ModelFileError, read_archive, write_archive
+from .kinds import PLAIN, TABLES
 from .nodes import Reader, Writer
-from .objects import ObjectKinds, why_not
-from .upgrades import OLDER, SCHEMA
+from .objects import OLDER, SCHEMA, ObjectKinds, why_not
 
 _Saved = TypeVar("_Saved")
 _FORMAT = "skfedcausal model"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .errors import ModelFileError
+from .archive import ModelFileError
 
 _LITERALS = {type(None), bool, int, str}
 

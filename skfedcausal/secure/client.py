@@ -8,20 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from ..federation.chain import START, Chain, LedgerError
-from ..federation.policy import PolicyError
-from ..federation.transport import Site
+from ..federation.atomic import START, Chain, LedgerError
+from ..federation.exchange import Site
+from ..federation.gate import PolicyError
 from ..message.packet import Packet, PacketError
 from ..message.requests import FitRequest
 from ..message.secure import MaskedProducts, MaskedSeries, ProductsRequest, SecureSumsRequest
 from ..message.states import StateMessage
+from ..statespace.lag_products import Sums, fraction_bits, to_ring
+from ..statespace.matrices import Partition
 from ..statespace.observation import is_regular
-from ..statespace.partition import Partition
-from ..statespace.ring import Sums, fraction_bits, to_ring
-from .dealer import Dealer
-from .masks import product_masks, record_tag, series_mask
-from .protocol import masked_products
-from .series import MOST, can_be_graded, faded_scores, graded_series
+from .dealer import Dealer, product_masks, record_tag, series_mask
+from .protocol import MOST, can_be_graded, faded_scores, graded_series, masked_products
 
 
 class SumsAccount:

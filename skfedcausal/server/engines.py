@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from ..message.states import EffectReply, StateMessage
-from ..statespace.partition import positions_of
-from .dynamics import Plant
+from ..statespace.matrices import positions_of
+from .dynamics import OperatingPoint, Plant, PlantFilter
 from .effects import gains_of, with_curvature
 from .estimation.estimate import Climb
 from .estimation.evidence import BlockEstimates
@@ -17,7 +17,6 @@ from .joint import JointRecord
 from .lagged.misfit import misfit_table
 from .links.engines import Engine
 from .links.questions import LinkQuestions
-from .prediction import OperatingPoint, PlantFilter
 
 __all__ = [
     "BlockEstimates",

@@ -1,27 +1,106 @@
-"""A fit of the plant of a joint record: how it is set, what it goes through, and what it leaves at the server."""
+"""A fit of the plant of a joint record: how it is set, what it goes through, what it leaves and says."""
 
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..callers import warn
-from ..parameters import settings_by_name
+from ..arguments import warn
+from ..bases import ParameterGroup, settings_by_name
 from ..statespace.matrices import few_threads
-from .dynamics import Plant
+from .dynamics import OperatingPoint, Plant
 from .effects import DrawnErrors, ErrorsOfOneLag
 from .estimation.estimate import FEW, LARGE, Climb, Settings, estimate_plant, may_stand_in
 from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table, input_sums
 from .estimation.noise_share import choose_filter, choose_noise_share
 from .joint import JointRecord
 from .lagged.misfit import filled_record, is_mostly_there, lag_tests, level_of, misfit_table, one_lag_is_enough
-from .lagged.timing import refuse_at_once, refuse_delays, words_by_input
+from .lagged.stage import refuse_at_once, refuse_delays, words_by_input
 from .links.engines import OneLag
 from .links.tables import UNDIRECTED, correlation_table
-from .prediction import OperatingPoint
 from .tuning import TUNING
-from .warned import drifting_units, warn_of_border, warn_of_budget, warn_of_climb, warn_of_drift, warn_of_filled_gaps
+
+# What a fit says to whoever called it, once a plant was learned.
+
+
+def drifting_units(transition, slices, n_samples, *, in_blocks=False):
+    """Units whose states cannot be told from random walks, of the plant or, in blocks, of each on its own."""
+    if in_blocks:
+        blocks = {name: transition[rows, rows] for name, rows in slices.items()}
+        return tuple(name for name, A in blocks.items() if _is_drift(np.linalg.eigvals(A), n_samples).any())
+    values, modes = np.linalg.eig(transition)
+    carriers = {int(np.abs(mode).argmax()) for mode in modes.T[_is_drift(values, n_samples)]}
+    return tuple(name for name, rows in slices.items() if carriers.intersection(range(rows.start, rows.stop)))
+
+
+def _is_drift(values, n_samples):
+    """Which eigenvalues of a plant cannot be told from those of a random walk."""
+    return np.abs(values) > max(1 - TUNING.warned_drift / n_samples, TUNING.warned_slow)
+
+
+def warn_of_drift(drifting):
+    """Say which units drift, of whose links to each other nothing is said."""
+    if drifting:
+        warn(
+            f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
+            "Units that drift on their own seem to influence each other: nothing is said of links between them "
+            '("cannot tell"). Give differences or detrended '
+            "measurements, or a record that is long compared with the drift.",
+        )
+
+
+def warn_of_filled_gaps(n_samples, max_time):
+    """Say that a record was too long for the exact likelihood of its gaps."""
+    warn(
+        f"The exact likelihood of {n_samples} rows with gaps takes longer than "
+        f"max_time={max_time:g}: the links were learned from what each row says by itself, with equal weight for all "
+        "rows, which finds slightly less. Raise max_time for the exact one.",
+    )
+
+
+def warn_of_rounds(number):
+    """Say that further rounds would have made it worse."""
+    warn(
+        f"What the plant of round {number} expects of the states has no covariance, as where a few rows are far "
+        "from all others: the units' sensors were not estimated again. Leave such rows out.",
+    )
+
+
+def warn_of_climb(n_iter, gradient_norm, tol):
+    """Say how far from the maximum a climb ended."""
+    left = f"its gradient per time step has length {gradient_norm:.2e} (tol={tol:.0e})"
+    if gradient_norm <= tol:
+        left = "links still came and went"
+    warn(
+        f"The likelihood did not converge: after {n_iter} iterations {left}. Raise max_iter or "
+        "max_time, give fewer states or more data; far from the maximum no link can be decided.",
+        ConvergenceWarning,
+    )
+
+
+def warn_of_budget(budget, max_time, what):
+    """Say that the work was ended, and whether another run may end elsewhere."""
+    clock = " The clock stopped it: another run may end elsewhere." * budget.stopped_by_clock
+    warn(
+        f"{what} was ended after {budget.max_time:.3g} s of computing (max_time={max_time:.3g} in all): this is "
+        f"the best plant so far. Raise max_time, or give fewer units or states.{clock}",
+        ConvergenceWarning,
+    )
+
+
+def warn_of_border(shrunk_by):
+    """Say that the poles of a plant of several lags were brought in."""
+    warn(
+        "The plant of several lags that fits the record best is at the border of stability; its "
+        f"poles were brought in by a factor {shrunk_by:.6f}. Long free runs depend on it.",
+    )
+
+
+# A fit of the plant of a joint record: how it is set, what it goes through, and what it leaves at the server.
 
 _SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
 ONE_LAG = 0.4  # share of what is left of a budget that the plant of one lag may take
@@ -147,7 +226,7 @@ def look_at_inputs(server, record):
 
 def look_for_feedback(server, record):
     """Test whether inputs depend on what the plant does not expect of the measurements; the filter that told."""
-    from .estimation.hidden_causes import held_variances, hidden_cause_table  # for plants with inputs
+    from .estimation.input_checks import held_variances, hidden_cause_table  # for plants with inputs
 
     run = server.plant_.run(server.plant_.point.placed(record))
     sums = input_sums(record, run.updates)
@@ -229,7 +308,7 @@ class Fit:
         is_plain = not server.fix_local and server.sampled != "before" and settings.known_links is None
         if not (server.yields_to_responses and is_plain and record.u is not None and self.messages is not None):
             return None
-        from .responses.early import outdone_plant  # for plants that are asked what inputs do
+        from .responses.choice import outdone_plant  # for plants that are asked what inputs do
 
         may_act = np.array([word != "after" for word in timing_words(server, record)])
         return outdone_plant(record, self.messages, settings, self.budget, may_act)
@@ -343,7 +422,7 @@ class Fit:
             return None
         if not (server.is_settled_ or at_once or later):  # what one lag does not tell in time several do not either
             return None
-        from .lagged.learning import Search  # for records that ask for it
+        from .lagged.stage import Search  # for records that ask for it
 
         if not has_inputs:
             budget = part_for_lags(budget)
@@ -372,7 +451,7 @@ class Fit:
 
     def _keep_lags(self, record, lagged):
         """Keep a plant of several lags: its first ones where those of one lag were."""
-        from .lagged.tables import SeveralLags  # of records that ask for them
+        from .lagged.resampling import SeveralLags  # of records that ask for them
 
         server, before = self.server, self.server.plant_
         point = before.point.moved(record, lagged.steps, lagged.new_levels)
@@ -403,3 +482,112 @@ def _acts_at_once(estimate, words):
     from .lagged.stage import timing_of
 
     return bool((timing_of(estimate.plant, words) == 0).any())
+
+
+# What a plant is learned with beside the tests of its links: what is known beforehand, and how it is searched.
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Knowledge(ParameterGroup):
+    """What is known of the links of a plant before it is learned.
+
+    Parameters
+    ----------
+    forbidden, required : str, list, DataFrame or networkx.DiGraph, optional
+        Links between states that are impossible, and that are certain: words such as ``"unit0 -> unit1"``, pairs
+        (cause, effect), a table with columns ``cause`` and ``effect``, or a graph. A forbidden link is zero in every
+        matrix and has the verdict "no influence"; a required one is never searched for nor dropped, and has the
+        verdict "influence", whatever its p-value is.
+    delays : dict, DataFrame or networkx.DiGraph, optional
+        Rows after which a link may act, ``{"unit0 -> unit1": 3}`` or several of them, a table or edges with a
+        ``delay``. At other lags it is zero; where one row is not among them a plant of several lags is learned.
+
+    Examples
+    --------
+    >>> from skfedcausal import Knowledge, LikelihoodServer
+    >>> LikelihoodServer(knowledge=Knowledge(forbidden="mill -> kiln"))
+    LikelihoodServer(knowledge=Knowledge(forbidden='mill -> kiln'))
+    """
+
+    forbidden: Any = None
+    required: Any = None
+    delays: Any = None
+
+    _parameter_constraints = dict.fromkeys(("forbidden", "required", "delays"), "no_validation")  # many forms
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class LikelihoodOptions(ParameterGroup):
+    """How a :class:`~skfedcausal.LikelihoodServer` searches for links, asks units again and climbs.
+
+    Parameters
+    ----------
+    fix_local : bool, default=False
+        Keep the diagonal blocks at the units' own transition matrices (assumption 4.4 of [1]_) instead of
+        re-estimating them, and how their inputs act on themselves where they know it. The units then send
+        them along.
+    sparsity : {"fdr", None}, default="fdr"
+        "fdr" searches for links and for noise that units share with false discovery control and estimates
+        only those; None estimates every block of both (plain maximum likelihood, no selection, no shrinkage).
+    level_shifts : {"auto", None}, default="auto"
+        "auto" looks for shifts of the operating point within an episode that nobody announced, which would
+        otherwise be taken for links, and gives every unit that shifted a term of its own; None takes every
+        unit's level as constant.
+    margin : float, default=0.1
+        Strength below which an influence counts as none in the verdicts.
+    held_out : float, default=None
+        Share of every episode, its last part, on which `fit` also measures what every unit gains from joining
+        (`benefit_`): the plant, and every unit alone, are learned once more from the rest. For plants
+        without inputs. None does not measure it.
+    n_rounds : int or "auto", default=1
+        Rounds of messages, beside the few sensors that units share. In every round after the first the units get their
+        smoothed states back, re-estimate their sensors (loadings, noise, level) locally and send their message again:
+        together with the server's fit this is expectation maximisation of the whole model, nothing pooled, and every
+        message leaves once more. "auto" asks the units of which an autoregression of their own measurements is
+        likelier than their model, as long as the likelihood of the record gains from another round, at most 30 times.
+        It is one round over links that go one way, for plants with inputs, with measurements missing, and under
+        privacy.
+    horizon : int, default=50
+        Steps ahead up to which forecasts under the recorded inputs choose how much counts as sensor noise in
+        units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
+        longest episode. 1 leaves it as small as the units suppose. Plants of up to 64 units with inputs and
+        complete records only.
+    max_iter : int, default=300
+        Iterations of the final climb.
+    tol : float, default=1e-10
+        Length of the gradient of the log-likelihood per time step, in the metric of its curvature, at which
+        the climb has converged: the distance to the maximum in standard errors of a single time step.
+
+    References
+    ----------
+    .. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent
+           Clients with State Space Representation.
+
+    Examples
+    --------
+    >>> from skfedcausal import LikelihoodOptions, LikelihoodServer
+    >>> LikelihoodServer(options=LikelihoodOptions(n_rounds="auto")).set_params(options__sparsity=None).options
+    LikelihoodOptions(n_rounds='auto', sparsity=None)
+    """
+
+    fix_local: bool = False
+    sparsity: str | None = "fdr"
+    level_shifts: str | None = "auto"
+    margin: float = 0.1
+    held_out: float | None = None
+    n_rounds: Any = 1  # or "auto"
+    horizon: int = 50
+    max_iter: int = 300
+    tol: float = 1e-10
+
+    _parameter_constraints = {
+        "fix_local": ["boolean"],
+        "sparsity": [StrOptions({"fdr"}), None],
+        "level_shifts": [StrOptions({"auto"}), None],
+        "margin": [Interval(Real, 0, None, closed="neither")],
+        "held_out": [Interval(Real, 0, 1, closed="neither"), None],
+        "n_rounds": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "horizon": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+    }

@@ -14,7 +14,7 @@ from scipy.signal import lfilter
 from scipy.special import ndtri, stdtrit
 
 from ..statespace.episodes import episodes
-from ..statespace.riccati import filtered_covariance, predicted_covariance
+from ..statespace.kalman import filtered_covariance, predicted_covariance
 from .tuning import TUNING
 
 _WINDOW = 120  # rows whose bands are judged, the last ones that are known

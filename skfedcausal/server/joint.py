@@ -17,9 +17,8 @@ from ..statespace.episodes import (
     remove_episode_means,
     side_by_side,
 )
-from ..statespace.matrices import floor_eigenvalues, without_last_bits
+from ..statespace.matrices import Partition, floor_eigenvalues, without_last_bits
 from ..statespace.observation import Information, is_regular, patterns_of
-from ..statespace.partition import Partition
 from ..statespace.segments import Change
 from .tuning import TUNING
 

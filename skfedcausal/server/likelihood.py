@@ -8,16 +8,15 @@ from typing import Any, Self
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..parameters import N_JOBS, Grouped
+from ..bases import N_JOBS, Grouped
 from ..statespace.matrices import few_threads, keep_freed_memory
 from .engines import PlantServer
 from .estimation.covariance import COVARIANCES
 from .estimation.estimate import LARGE
 from .estimation.scoring import Budget
-from .fitting import Fit, checked_record
-from .lagged.timing import SAMPLED
-from .links.answers import benefit
-from .options import Knowledge, LikelihoodOptions
+from .fitting import Fit, Knowledge, LikelihoodOptions, checked_record
+from .lagged.stage import SAMPLED
+from .links.questions import benefit
 from .rounds import rounds_of
 
 _QUESTIONS = ("bootstrap_links", "stable_links", "changed_links", "links_over_time", "benefit", "screen")
@@ -140,7 +139,7 @@ class LikelihoodServer(Grouped, PlantServer):
     n_jobs: int | None = None
 
     _moved = {
-        **{name: f"skfedcausal.server.links.answers.{name}(server, messages)" for name in _QUESTIONS},
+        **{name: f"skfedcausal.server.links.questions.{name}(server, messages)" for name in _QUESTIONS},
         "without_grades": "server.likelihood_links_",
         "take_laws": "server.laws_ = laws",
     }

@@ -13,13 +13,13 @@ from ..message.states import StateMessage
 from ..statespace.em import block_statistics, expectation_maximisation
 from ..statespace.episodes import remove_episode_means
 from ..statespace.observation import is_regular
-from ..statespace.units import moment_start
+from ..statespace.whittle import moment_start
+from .dynamics import PlantFilter
 from .estimation.evidence import benjamini_hochberg
 from .joint import JointRecord
 from .plant import ServerLearner
-from .prediction import PlantFilter
 from .tuning import TUNING
-from .watching.nominal import LEAST_ATTENDED, attended_rows, filled_states, usual_pattern
+from .watching.thresholds import LEAST_ATTENDED, attended_rows, filled_states, usual_pattern
 
 _LARGE = 200  # states, beyond which plants are learned in blocks
 
@@ -127,8 +127,8 @@ class MomentServer(ServerLearner):
 
     def _learned_in_blocks(self, record):
         """Learn a plant of many units in blocks, as the likelihood server does; False where that is not possible."""
+        from .fitting import LikelihoodOptions
         from .likelihood import LARGE, LikelihoodServer  # for such plants only
-        from .options import LikelihoodOptions
         from .sparse.server import learned_in_blocks
 
         options = LikelihoodOptions(level_shifts=None, max_iter=TUNING.moments_block_steps)

@@ -7,14 +7,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..bases import Checked, Versioned
 from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest
 from ..message.schema import Message
 from ..message.states import FeedbackLaw, SmoothedReply, StateMessage, StateReply
-from ..parameters import Checked
-from ..versioned import Versioned
-from .dynamics import Plant
+from .dynamics import OperatingPoint, Plant, PlantFilter
 from .joint import JointRecord
-from .prediction import OperatingPoint, PlantFilter
 
 
 class ServerLearner(Versioned, Checked, ABC):

@@ -16,17 +16,14 @@ import numpy as np
 from ..message.requests import Ask
 from ..message.states import StateMessage
 from ..statespace.matrices import are_covariances, cap_radius
-from .dynamics import Plant
+from .dynamics import OperatingPoint, Plant, smooth_record
 from .estimation.estimate import LARGE, estimate_plant
-from .estimation.prior import Prior, WithPrior
-from .estimation.scoring import MAX_RADIUS, Budget, Point, Scoring, ascend
+from .estimation.scoring import MAX_RADIUS, Budget, Point, Prior, Scoring, WithPrior, ascend
 from .estimation.standardised import StandardisedPlant
-from .fitting import ONE_LAG, settings_of
+from .fitting import ONE_LAG, settings_of, warn_of_rounds
 from .joint import JointRecord
 from .plant import learned_from, smoothed_replies
-from .prediction import OperatingPoint, smooth_record
 from .tuning import TUNING
-from .warned import warn_of_rounds
 
 
 def rounds_of(server, came, learn):

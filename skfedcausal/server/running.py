@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..bases import place_of
 from ..message.requests import Ask, FitRequest, LawRequest, RecordRequest
 from ..message.states import Acknowledgement, FeedbackLaw, StateMessage
-from ..parameters import place_of
 from ..statespace.lag_products import LagProducts, RunningProducts
-from ..statespace.matrices import without_last_bits
+from ..statespace.matrices import Partition, without_last_bits
 from ..statespace.observation import Information
-from ..statespace.partition import Partition
 from .estimation.input_checks import check_independent
 from .estimation.scoring import Budget
 from .fitting import settings_of, with_knowledge
@@ -305,7 +304,7 @@ def filled_batch(server, record, messages):
                 "batch, and the rest cannot be filled in. Leave the batch out, or give the unit fewer states."
             )
     if server.batches_ is None:
-        from .estimation.filled import estimate_filled
+        from .estimation.noise_share import estimate_filled
 
         settings = replace(settings_of(server, record.names, messages), budget=Budget(server.max_time))
         return replace(estimate_filled(record, settings)[1], known_links=record.known_links)

@@ -9,19 +9,17 @@ from typing import Literal
 import numpy as np
 
 from .. import inspection
-from ..containers.layout import listed
+from ..bases import configured
+from ..containers.arrays import listed
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from ..estimators.detector import FederatedRCADetector
 from ..estimators.granger import FederatedGrangerEstimator
 from ..federation.atomic import file_name, write_whole
-from ..federation.communication import Communication
-from ..federation.envelope import MAX_FRAME, read_key
+from ..federation.envelope import MAX_FRAME, read_key, read_key_pair
+from ..federation.exchange import Communication, LostUnits
 from ..federation.files import FileTransport
-from ..federation.lost import LostUnits
-from ..federation.signatures import read_key_pair
 from ..message.states import WIRE_DTYPES
 from ..papers.server.gradient import GradientServer
-from ..parameters import configured
 from ..secure.server.sums import SecureSumsServer
 from ..server.likelihood import LikelihoodServer
 from .settings import SettingsError, check_numbers, converted, csv_bytes, read_section, read_settings_file

@@ -16,12 +16,11 @@ References
 
 import numpy as np
 
-from .detection.energy import block_sums
+from .detection.shift import block_sums
 from .episodes import episodes
-from .kalman import Recurrence, driven_recurrence
+from .kalman import Recurrence, driven_recurrence, filtered_covariance, predicted_covariance, stationary_covariance
 from .matrices import cap_radius, floor_eigenvalues
 from .observation import patterns_of, rows_of_patterns
-from .riccati import filtered_covariance, predicted_covariance, stationary_covariance
 from .tuning import TUNING
 
 _RIDGE = 1e-12  # of the moments' trace, where rows are too few to tell states apart

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .kalman import NotStationaryError, adjoint_lyapunov, filtered_covariance, predicted_covariance
 from .matrices import hermitian
-from .riccati import NotStationaryError, adjoint_lyapunov, filtered_covariance, predicted_covariance
 from .tuning import TUNING
 from .whittle import midpoints
 

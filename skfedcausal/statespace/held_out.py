@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from .episodes import episodes
-from .partition import positions_of, slices_of
+from .matrices import positions_of, slices_of
 from .tuning import TUNING
 
 N_LAGS = 2  # of every unit that grades look at: one or three tell less of the development networks

@@ -5,11 +5,11 @@ The batches go to :meth:`~skfedcausal.FederatedRCADetector.incidents`,
 :meth:`~skfedcausal.FederatedRCADetector.update`.
 """
 
-from ..estimators._stream_batches import StreamWarning
+from ..estimators._watching import StreamWarning
 from .clock import Clock
 from .csv_file import follow_csv
-from .database import follow_table
 from .mqtt import follow_mqtt
 from .opcua import follow_opcua
+from .sources import follow_table
 
 __all__ = ["Clock", "StreamWarning", "follow_csv", "follow_mqtt", "follow_opcua", "follow_table"]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..callers import warn
-from ..estimators._stream_batches import StreamWarning
-from .records import as_frame, as_record, microseconds
+from ..arguments import warn
+from ..estimators._watching import StreamWarning
+from .cells import as_frame, as_record, microseconds
 from .tuning import TUNING
 
 

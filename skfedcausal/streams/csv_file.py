@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..containers.layout import listed
-from ..estimators._stream_batches import say_and_go_on
+from ..containers.arrays import listed
+from ..estimators._watching import say_and_go_on
 from ..historian.times import TIME_NAMES, WORDS
 from .cells import Stamps, number_of
 from .clock import on_clock

@@ -8,12 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from ..containers.layout import SEPARATOR
-from ..estimators._stream_batches import say_and_go_on
+from ..containers.arrays import SEPARATOR
+from ..estimators._watching import say_and_go_on
 from ..optional import import_optional
-from .cells import Stamps, number_of
+from .cells import Parts, Stamps, number_of
 from .clock import on_clock
-from .parts import Parts
 from .tuning import TUNING
 
 _TIMES = ("time", "timestamp", "ts")

@@ -9,11 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from ..estimators._stream_batches import say_and_go_on
+from ..estimators._watching import say_and_go_on
 from ..optional import import_optional
-from .cells import Stamps, number_of
+from .cells import Parts, Stamps, number_of
 from .clock import on_clock
-from .parts import Parts
 from .tuning import TUNING
 
 _AGAIN = 1.0  # seconds until a lost server is called again

@@ -15,7 +15,7 @@ from ..client.extended_kalman import ExtendedKalmanClient
 from ..client.kalman import KalmanClient
 from ..client.worker import UnitWorker
 from ..datasets import make_granger_plant
-from ..federation.transport import Site
+from ..federation.exchange import Site
 from ..message.packet import Failure, Packet
 from ..message.requests import Acknowledgement, Ask, RecordRequest
 from ..message.states import StateMessage, StateReply

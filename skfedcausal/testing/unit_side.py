@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from ..client.answers import unit_message
+from ..bases import settings_by_name
 from ..client.augmenter import as_augmenter
 from ..client.extended_kalman import ExtendedKalmanClient
 from ..client.unit_model import UnitClient
-from ..client.worker import fitted_client
+from ..client.worker import fitted_client, unit_message
 from ..message.states import StateMessage
-from ..parameters import settings_by_name
 from ..privacy.accountant import PrivacyAccountant, Scope
-from ..privacy.errors import PrivacyBudgetError
+from ..privacy.calibration import PrivacyBudgetError
 from ..privacy.mechanism import PrivacyMechanism
 from . import _rules as check
 

@@ -4,13 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..papers.numerics.augmented import Losses, Products, gradients, losses
 from ..papers.numerics.descent import (
+    Losses,
+    Products,
     block_divisor,
     correction_divisor,
     correction_step,
     divergence_limit,
+    gradients,
     is_still,
+    losses,
     parameter_update,
     risen,
 )

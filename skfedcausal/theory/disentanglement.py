@@ -8,7 +8,7 @@ identity that holds for any parameters in two of three blocks. So both sides of 
 
 import numpy as np
 
-from ..papers.numerics.augmented import Products, gradients
+from ..papers.numerics.descent import Products, gradients
 
 
 def disentanglement(problem, parameters, blocks):

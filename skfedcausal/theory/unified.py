@@ -1,12 +1,12 @@
 """Convergence of training as one linear recurrence ``Delta <- H Delta + J``.
 
-The matrices of :func:`~skfedcausal.papers.numerics.fixed_point.recurrence` take the moments of a whole
+The matrices of :func:`~skfedcausal.papers.numerics.descent.recurrence` take the moments of a whole
 record; those of a single pair of time steps have rank one, and most eigenvalues of their H are exactly one.
 """
 
 import numpy as np
 
-from ..papers.numerics.augmented import Products
+from ..papers.numerics.descent import Products
 
 _RANK = 1e-12  # relative size of eigenvalues that count as zero
 

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skfedcausal import Baseline, KalmanClient
-from skfedcausal.client import identification
+from skfedcausal.client import kalman
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.statespace.observation import NoiseFit
 
@@ -126,6 +126,6 @@ def test_noise_variances_that_were_still_moving_are_warned_about(monkeypatch):
     def unfinished(G, C, floor):
         return NoiseFit(np.maximum(0.1 * np.diag(G), floor), False, 200)
 
-    monkeypatch.setattr(identification, "sensor_noise", unfinished)
+    monkeypatch.setattr(kalman, "sensor_noise", unfinished)
     with pytest.warns(ConvergenceWarning, match="still moving after 200 steps.*fewer states, or give C and R"):
         KalmanClient(n_states=2).fit(frame())

@@ -18,7 +18,7 @@ from skfedcausal.client.baseline import LearnedBaseline, wander_period
 from skfedcausal.client.records import UnitRows
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.federation.exchange import InProcessTransport
 from skfedcausal.statespace.lines import found_periods
 
 PERIOD = 24

@@ -8,9 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import Baseline, FederatedGrangerEstimator, KalmanClient
-from skfedcausal.client.answers import unit_message
-from skfedcausal.client.black_box import BlackBoxClient
-from skfedcausal.client.worker import fitted_client
+from skfedcausal.client.extended_kalman import BlackBoxClient
+from skfedcausal.client.worker import fitted_client, unit_message
 from skfedcausal.datasets import make_granger_plant
 
 from ._reference import EPS, Unit, random_unit

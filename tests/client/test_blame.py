@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.client.blame import TagModel, _unusual, _wrong_values
+from skfedcausal.client.watching import TagModel, _unusual, _wrong_values
 
 SENSORS, VALVE = 3, 3
 

@@ -14,8 +14,8 @@ from skfedcausal import (
     KalmanClient,
     papers,
 )
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import configured
 
 A, C = np.diag([0.9, 0.5]), np.array([[1.0, 0.0], [0.3, 1.0], [0.2, -0.5]])
 GIVEN = {"A": A, "C": C, "Q": np.eye(2), "R": np.ones(3)}

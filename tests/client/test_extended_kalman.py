@@ -9,8 +9,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, KalmanClient, MomentServer
-from skfedcausal.client.black_box import NonlinearClient
-from skfedcausal.client.maps import fitted_map
+from skfedcausal.client.extended_kalman import NonlinearClient, fitted_map
 from skfedcausal.client.monitor import NonlinearMonitor
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.statespace.kalman import covariance_schedule, filtered_states

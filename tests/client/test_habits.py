@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skfedcausal import FederatedRCADetector
-from skfedcausal.client.habits import ALL_HELD, CHANGED, HELD, Habits, _repetitions
+from skfedcausal.client.records import ALL_HELD, CHANGED, HELD, Habits, _repetitions
 from skfedcausal.datasets import make_fault_plant, make_granger_plant
 
 

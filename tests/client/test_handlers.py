@@ -2,7 +2,7 @@
 
 import pytest
 
-from skfedcausal.client.handlers import handler_of, handles
+from skfedcausal.client.worker import handler_of, handles
 from skfedcausal.message import requests, training
 from skfedcausal.message.requests import FitRequest
 from skfedcausal.message.schema import KINDS

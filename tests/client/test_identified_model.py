@@ -9,7 +9,7 @@ from scipy.linalg import subspace_angles
 from statsmodels.tsa.api import VAR
 
 from skfedcausal import KalmanClient
-from skfedcausal.client.identification import METHODS
+from skfedcausal.client.kalman import METHODS
 from skfedcausal.datasets import make_granger_plant
 
 NOT_DISTURBED = [method for method in METHODS if method != "pca-var"]  # by unequal sensor noise

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
-from skfedcausal.client.shifts import without_shifts
+from skfedcausal.client.moments import without_shifts
 from skfedcausal.datasets import make_granger_plant
 
 

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import chdtrc
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient
-from skfedcausal.client import identification
-from skfedcausal.client.identification import _near_past, _predicted_states
+from skfedcausal.client import kalman
+from skfedcausal.client.kalman import _near_past, _predicted_states
 from skfedcausal.client.moments import Moments
 from skfedcausal.datasets import make_granger_plant
 
@@ -102,7 +102,7 @@ def test_rare_large_noise_that_sensors_share_is_no_state():
 
 def test_a_record_that_no_number_of_states_explains_keeps_its_first(monkeypatch):
     Y = next(iter(_link_free(600, 5)))
-    monkeypatch.setattr(identification, "_lacks_a_state", lambda moments, order: True)
+    monkeypatch.setattr(kalman, "_lacks_a_state", lambda moments, order: True)
     kept = KalmanClient().fit(Y).n_states_
-    monkeypatch.setattr(identification, "_faint_states", lambda moments, order: 0)
+    monkeypatch.setattr(kalman, "_faint_states", lambda moments, order: 0)
     assert KalmanClient().fit(Y).n_states_ == kept

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from skfedcausal import KalmanClient
-from skfedcausal.client.own_past import OwnDensity
+from skfedcausal.client.moments import OwnDensity
 from skfedcausal.client.unit_model import with_tails
 
 STARTS = (0, 700)

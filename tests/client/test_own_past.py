@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
-from skfedcausal.client.own_past import _RIDGE, OwnPast
+from skfedcausal.client.moments import _OWN_RIDGE, OwnPast
 from skfedcausal.client.unit_model import expected_measurements
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.statespace.episodes import episodes
@@ -42,7 +42,7 @@ def test_it_is_the_least_squares_regression_on_states_and_past():
     rows = np.arange(2, len(x))
     known = np.hstack([x[rows] @ found.to_states.T, *(x[rows - lag] for lag in range(1, p + 1))])
     target = x[rows] @ found.complement.T
-    ridge = np.sqrt(_RIDGE * (known**2).sum(axis=0))
+    ridge = np.sqrt(_OWN_RIDGE * (known**2).sum(axis=0))
     rows_of_ridge = np.zeros((len(ridge), target.shape[1]))
     expected, *_ = np.linalg.lstsq(np.vstack([known, np.diag(ridge)]), np.vstack([target, rows_of_ridge]), rcond=None)
     np.testing.assert_allclose(found.coefficients, expected.T, atol=1e-7)

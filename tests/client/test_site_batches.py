@@ -15,9 +15,8 @@ from skfedcausal.client.watching import Batch
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, Packet
-from skfedcausal.federation.site_ledger import read_ledger, verify_ledger
-from skfedcausal.message.requests import FitRequest
-from skfedcausal.message.watching import WatchRequest
+from skfedcausal.federation.ledger import read_ledger, verify_ledger
+from skfedcausal.message.requests import FitRequest, WatchRequest
 from skfedcausal.sites.site import read_site_settings
 
 pytestmark = pytest.mark.medium

@@ -28,12 +28,11 @@ from skfedcausal.federation import (
     LedgerError,
     Packet,
 )
-from skfedcausal.federation.chain import Chain, read_ledger
-from skfedcausal.federation.framed import FramedTransport
-from skfedcausal.federation.repair import repair_ledger
+from skfedcausal.federation.atomic import Chain, read_ledger
+from skfedcausal.federation.files import FramedTransport
+from skfedcausal.federation.ledger import repair_ledger
 from skfedcausal.message.packet import PacketError
-from skfedcausal.message.promise import PrivacyPromise
-from skfedcausal.message.requests import FitRequest
+from skfedcausal.message.requests import FitRequest, PrivacyPromise
 from skfedcausal.papers import StopRule
 from skfedcausal.privacy import PrivacyBudgetError, SiteAccount, epsilon_from_mu, mu_from_epsilon
 from skfedcausal.sites.settings import SettingsError

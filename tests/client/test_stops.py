@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from skfedcausal.client.habits import ends_of, stops_of
+from skfedcausal.client.records import ends_of, stops_of
 
 N = 3000
 

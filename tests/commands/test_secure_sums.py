@@ -14,7 +14,7 @@ from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.__main__ import main
 from skfedcausal.datasets import load_batadal, make_granger_plant
 from skfedcausal.federation import Packet, read_key, verify_ledger
-from skfedcausal.federation.chain import START, LedgerError, read_ledger
+from skfedcausal.federation.atomic import START, LedgerError, read_ledger
 from skfedcausal.federation.envelope import Envelope, read_envelope
 from skfedcausal.message.secure import CorrectionsRequest, ProductsRequest, SecureSumsRequest
 from skfedcausal.secure import SecureSumsServer

@@ -26,7 +26,7 @@ from skfedcausal.client.site_record import SettingsError, SiteRecord
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite, InProcessTransport
 from skfedcausal.federation.atomic import only_one
-from skfedcausal.federation.transport import Site
+from skfedcausal.federation.exchange import Site
 from skfedcausal.sites.settings import csv_bytes
 from skfedcausal.sites.site import read_site_settings
 

@@ -19,8 +19,7 @@ import pytest
 from benchmarks.chaos import chaos
 from skfedcausal import FederatedRCADetector
 from skfedcausal.commands.watch import main as watch_command
-from skfedcausal.commands.watching.events import as_json
-from skfedcausal.commands.watching.journal import Journal, StateError
+from skfedcausal.commands.watching.loop import Journal, StateError, as_json
 from skfedcausal.commands.watching.settings import MailSettings, SyslogSettings, TableSettings, read_settings
 from skfedcausal.commands.watching.sinks import (
     Outbox,
@@ -34,7 +33,7 @@ from skfedcausal.commands.watching.sinks import (
 )
 from skfedcausal.sites.settings import SettingsError
 from skfedcausal.streams import StreamWarning
-from skfedcausal.streams.records import as_frame, as_record
+from skfedcausal.streams.cells import as_frame, as_record
 
 from .watching import FAULT, plant, until, watch_of
 

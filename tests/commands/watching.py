@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from skfedcausal import FederatedRCADetector, load
-from skfedcausal.commands.watching.journal import Journal
-from skfedcausal.commands.watching.loop import Watch
-from skfedcausal.commands.watching.plant import Plant
+from skfedcausal.commands.watching.loop import Journal, Watch
+from skfedcausal.commands.watching.settings import Plant
 from skfedcausal.datasets import make_granger_plant
 
 FAULT = 150

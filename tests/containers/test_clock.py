@@ -16,7 +16,7 @@ from skfedcausal import (
     check_plant,
 )
 from skfedcausal.containers import read_plant
-from skfedcausal.containers.clock import read_clock
+from skfedcausal.containers.rows import read_clock
 from skfedcausal.datasets import make_granger_plant
 
 N = 400

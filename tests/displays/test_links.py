@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
-from skfedcausal.displays._graphs import flow_places
+from skfedcausal.displays._base import flow_places
 
 
 @pytest.fixture(scope="module")

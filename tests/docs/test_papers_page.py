@@ -10,9 +10,9 @@ import skfedcausal
 from .words import DOCS
 
 _ROOMS = (
-    *("", ".papers", ".inspection", ".datasets", ".metrics", ".privacy", ".server.watching.flags", ".message"),
+    *("", ".papers", ".inspection", ".datasets", ".metrics", ".privacy", ".server.watching.incidents", ".message"),
     *(".theory.unified", ".theory.disentanglement", ".theory.training_costs", ".theory.oracle_bounds"),
-    *(".theory.root_cause_bounds", ".papers.numerics.fixed_point", ".message.training"),
+    *(".theory.root_cause_bounds", ".papers.numerics.descent", ".message.training"),
 )
 _ASKED = re.compile(r"(?:est|detector)\.(\w+)")
 _PAGE = (DOCS / "papers.rst").read_text(encoding="utf-8").split("First paper\n")[1]

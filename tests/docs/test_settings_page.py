@@ -5,11 +5,10 @@ from dataclasses import fields
 
 import pytest
 
-from skfedcausal.client.site_privacy import SitePrivacy
+from skfedcausal.client.site_record import SitePrivacy
 from skfedcausal.commands.watching import settings as watching
-from skfedcausal.sites.secure import DealerSettings, SiteSums
 from skfedcausal.sites.server import ServerSettings
-from skfedcausal.sites.settings import _TABLES
+from skfedcausal.sites.settings import _TABLES, DealerSettings, SiteSums
 from skfedcausal.sites.site import SiteSettings
 
 from .words import DOCS

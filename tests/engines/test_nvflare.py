@@ -25,7 +25,7 @@ from skfedcausal import (
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import Failure, InProcessTransport, LostUnits, LostUnitWarning
-from skfedcausal.federation.chain import read_ledger
+from skfedcausal.federation.atomic import read_ledger
 from skfedcausal.papers import StopRule
 
 if importlib.util.find_spec("nvflare") is None:

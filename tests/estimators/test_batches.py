@@ -20,7 +20,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import InProcessTransport, LostUnits, LostUnitWarning
-from skfedcausal.federation.transport import Failure
+from skfedcausal.federation.exchange import Failure
 
 ROWS, BATCHES = 600, 4
 ONE = LikelihoodServer(options=LikelihoodOptions(level_shifts=None))

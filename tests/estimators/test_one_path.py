@@ -24,8 +24,8 @@ from skfedcausal import (
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, Gate, InProcessTransport, SitePolicy
-from skfedcausal.federation.policy import OPERATIONS
-from skfedcausal.federation.transport import Site
+from skfedcausal.federation.exchange import Site
+from skfedcausal.federation.gate import OPERATIONS
 from skfedcausal.message.states import Acknowledgement
 from skfedcausal.papers import StopRule
 

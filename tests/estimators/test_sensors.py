@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient
-from skfedcausal.server.held import held_effects
+from skfedcausal.server.planning import held_effects
 
 pytestmark = pytest.mark.medium
 

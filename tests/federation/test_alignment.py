@@ -13,7 +13,7 @@ from skfedcausal.client.kalman import KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, LostUnits
-from skfedcausal.federation.alignment import common_grid
+from skfedcausal.federation.content import common_grid
 from skfedcausal.federation.envelope import read_key, write_key
 from skfedcausal.message import StateMessage
 from skfedcausal.message.clock import Clock

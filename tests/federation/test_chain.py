@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from skfedcausal.federation.chain import Chain, LedgerError, check_chain, read_ledger
-from skfedcausal.federation.site_ledger import verify_ledger
+from skfedcausal.federation.atomic import Chain, LedgerError, check_chain, read_ledger
+from skfedcausal.federation.ledger import verify_ledger
 
 
 def sealed(entry):

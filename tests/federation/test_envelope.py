@@ -15,10 +15,9 @@ from skfedcausal.federation.envelope import (
     read_key,
     write_key,
 )
-from skfedcausal.federation.exchange import Exchange
-from skfedcausal.federation.framed import FramedTransport
+from skfedcausal.federation.exchange import ClientError, Exchange, LostUnits
+from skfedcausal.federation.files import FramedTransport
 from skfedcausal.federation.ledger import Ledger
-from skfedcausal.federation.lost import ClientError, LostUnits
 from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Failure, Packet, PacketError
 from skfedcausal.message.requests import FitRequest

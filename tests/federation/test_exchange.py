@@ -8,15 +8,20 @@ import numpy as np
 import pytest
 
 from skfedcausal.federation import exchange as module
-from skfedcausal.federation.exchange import Exchange
+from skfedcausal.federation.exchange import ClientError, Exchange, LostUnits
 from skfedcausal.federation.ledger import Ledger
-from skfedcausal.federation.lost import ClientError, LostUnits
 from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Failure, Packet
-from skfedcausal.message.promise import PrivacyPromise
-from skfedcausal.message.requests import Ask, FitRequest, LawRequest, NothingYet, RecordRequest
+from skfedcausal.message.requests import (
+    Ask,
+    FitRequest,
+    LawRequest,
+    NothingYet,
+    PrivacyPromise,
+    RecordRequest,
+    WatchRequest,
+)
 from skfedcausal.message.training import LossAnswer
-from skfedcausal.message.watching import WatchRequest
 
 N = 6
 STATES = StateMessage(np.ones((N, 2)), np.eye(2)[None], None, (2, 4))

@@ -6,9 +6,9 @@ import inspect
 import numpy as np
 import pytest
 
-from skfedcausal.federation import framed as module
+from skfedcausal.federation import files as module
 from skfedcausal.federation.envelope import Envelope
-from skfedcausal.federation.framed import FramedTransport
+from skfedcausal.federation.files import FramedTransport
 from skfedcausal.message.packet import Failure, Packet
 from skfedcausal.message.requests import Failed, NothingYet
 from skfedcausal.message.states import Acknowledgement

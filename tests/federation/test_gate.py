@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from skfedcausal.federation.chain import LedgerError
+from skfedcausal.federation.atomic import LedgerError
 from skfedcausal.federation.envelope import Envelope, read_envelope
-from skfedcausal.federation.framed import FramedTransport
+from skfedcausal.federation.files import FramedTransport
 from skfedcausal.federation.gate import Gate
-from skfedcausal.federation.site_ledger import ByteLimitError
+from skfedcausal.federation.ledger import ByteLimitError
 from skfedcausal.message.packet import Failure, Packet, PacketError
 from skfedcausal.message.requests import Close, NothingYet
 from skfedcausal.message.states import Acknowledgement

@@ -15,9 +15,8 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite, FileTransport, Gate, LostUnits, LostUnitWarning, PacketError, SitePolicy
 from skfedcausal.federation.envelope import Envelope, PartialFrameError, Signing, read_signed
-from skfedcausal.message.requests import NothingYet
+from skfedcausal.message.requests import NothingYet, WatchRequest
 from skfedcausal.message.states import Acknowledgement
-from skfedcausal.message.watching import WatchRequest
 
 pytestmark = pytest.mark.medium
 

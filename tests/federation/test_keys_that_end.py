@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from skfedcausal.__main__ import main
-from skfedcausal.federation import Gate, PacketError, read_key, read_key_pair, revoke_key, signatures, write_key
+from skfedcausal.federation import Gate, PacketError, envelope, read_key, read_key_pair, revoke_key, write_key
 from skfedcausal.federation.envelope import Envelope, read_envelope
 from skfedcausal.message.packet import Packet
 
@@ -21,7 +21,7 @@ class Echo:
 
 
 def on(monkeypatch, day):
-    monkeypatch.setattr(signatures, "_today", lambda: date(*day))
+    monkeypatch.setattr(envelope, "_today", lambda: date(*day))
 
 
 def test_a_key_is_taken_until_its_last_day_and_then_refused_on_both_ends(tmp_path, monkeypatch):
@@ -97,8 +97,8 @@ def test_either_key_of_a_pair_ends_or_is_revoked(tmp_path, monkeypatch, mine):
     pytest.importorskip("cryptography")
     on(monkeypatch, (2031, 1, 1))
     own, theirs = tmp_path / "mill.key", tmp_path / "server.pub"
-    signatures.write_key_pair(own, until=LAST if mine else None)
-    signatures.write_key_pair(tmp_path / "server.key")
+    envelope.write_key_pair(own, until=LAST if mine else None)
+    envelope.write_key_pair(tmp_path / "server.key")
     pair = read_key_pair(own, theirs)
     frame = Envelope("march", "mill", "up", 1).seal(b"content", pair)
     if mine:
@@ -110,7 +110,7 @@ def test_either_key_of_a_pair_ends_or_is_revoked(tmp_path, monkeypatch, mine):
     with pytest.raises(PacketError, match=r"mill\.key ended" if mine else r"server\.pub was revoked"):
         read_key_pair(own, theirs)
     for_evidence = read_key_pair(None, tmp_path / "mill.pub")  # what was signed in time stays evidence
-    for_evidence.check(frame[-64:], signatures.signed_message(*parts_of(frame)))
+    for_evidence.check(frame[-64:], envelope.signed_message(*parts_of(frame)))
 
 
 def parts_of(frame):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.federation.ledger import Ledger, StreamLedger
-from skfedcausal.federation.site_ledger import ByteLimitError
+from skfedcausal.federation.ledger import ByteLimitError, Ledger, StreamLedger
 from skfedcausal.message.packet import Packet
 
 SMALL, LARGE = Packet("done"), Packet("states", 1, {"z": np.ones((5, 2), "<f2"), "k": np.zeros(())})

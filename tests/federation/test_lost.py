@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.federation.lost import Answers, LostUnits
+from skfedcausal.federation.exchange import Answers, LostUnits
 
 
 def test_half_of_the_units_have_to_answer_where_nothing_is_said():

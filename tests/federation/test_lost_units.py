@@ -19,7 +19,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, Failure, InProcessTransport, LostUnits, LostUnitWarning, Packet
 from skfedcausal.papers import StopRule
 from skfedcausal.papers.server.rounds import moving
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 X, _ = make_granger_plant(3, n_samples=400, random_state=3)
 RULE = LostUnits(quorum=2)

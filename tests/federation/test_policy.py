@@ -10,9 +10,8 @@ from skfedcausal.federation import Gate, SitePolicy
 from skfedcausal.federation.envelope import Envelope
 from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet
-from skfedcausal.message.requests import FitRequest, RecordRequest
+from skfedcausal.message.requests import FitRequest, RecordRequest, WatchRequest
 from skfedcausal.message.states import EffectReply, SmoothedReply, StateReply
-from skfedcausal.message.watching import WatchRequest
 
 pytestmark = pytest.mark.medium
 

@@ -17,9 +17,8 @@ from skfedcausal.federation import Gate, InProcessTransport, Packet, SitePolicy
 from skfedcausal.federation.envelope import Envelope
 from skfedcausal.message import StateMessage
 from skfedcausal.message.clock import Clock
-from skfedcausal.message.requests import Close, CommonRows, FitRequest, LawRequest, SensorsAsStates
+from skfedcausal.message.requests import Close, CommonRows, FitRequest, LawRequest, SensorsAsStates, VerdictReply
 from skfedcausal.message.states import SensorStates, StateReply
-from skfedcausal.message.watching import VerdictReply
 
 T, D, P, Q = 60, 5, 2, 1
 KEY, START = b"k" * 32, 1.7e9

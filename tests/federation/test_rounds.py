@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.federation import transport as transport_module
-from skfedcausal.federation.exchange import Exchange
+from skfedcausal.federation import exchange as transport_module
+from skfedcausal.federation.exchange import ClientError, Exchange, InProcessTransport, Site, Transport
 from skfedcausal.federation.ledger import Ledger
-from skfedcausal.federation.lost import ClientError
-from skfedcausal.federation.transport import InProcessTransport, Site, Transport
 from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Failure, Packet, PacketError
 from skfedcausal.message.requests import Acknowledgement, FitRequest

@@ -20,7 +20,7 @@ from skfedcausal.containers.plant import read_plant
 from skfedcausal.datasets import load_batadal, load_skab, load_tep, make_granger_plant
 from skfedcausal.federation import Gate, InProcessTransport, Packet
 from skfedcausal.federation.envelope import Envelope
-from skfedcausal.federation.transport import Site
+from skfedcausal.federation.exchange import Site
 
 from ..server.test_shared_sensors import _plant as shared_plant
 

@@ -11,7 +11,7 @@ from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.__main__ import main
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite, KeyPair, LedgerError, PacketError, read_key_pair, verify_ledger
-from skfedcausal.federation.chain import Chain
+from skfedcausal.federation.atomic import Chain
 from skfedcausal.federation.envelope import Envelope, PartialFrameError, read_envelope, read_signed
 from skfedcausal.sites.site import read_site_settings
 

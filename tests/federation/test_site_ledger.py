@@ -8,9 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from skfedcausal.federation.chain import Chain
-from skfedcausal.federation.repair import repair_ledger
-from skfedcausal.federation.site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
+from skfedcausal.federation.atomic import Chain
+from skfedcausal.federation.ledger import ByteLimitError, LedgerError, SiteLedger, repair_ledger, verify_ledger
 from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.message.schema import KINDS, RIDERS
 from skfedcausal.papers import StopRule
@@ -285,7 +284,7 @@ def test_a_broken_ledger_is_repaired_and_says_what_is_lost(ledger, tamper):
 def test_processes_that_open_and_write_one_ledger_do_not_break_it(tmp_path, n_writers, n_times, n_lines, size):
     path = tmp_path / "ledger.jsonl"
     command = (
-        "import sys; from skfedcausal.federation.chain import Chain\n"
+        "import sys; from skfedcausal.federation.atomic import Chain\n"
         f"for _ in range({n_times}):\n"
         "    chain = Chain(sys.argv[1])\n"
         f"    for k in range({n_lines}): chain.append({{'event': 'refused', 'n': k, 'why': 'x' * {size}}})"
@@ -300,7 +299,7 @@ def test_a_line_that_finds_no_room_leaves_the_ledger_whole(ledger, monkeypatch):
         raise OSError(28, "No space left on device")
 
     before = ledger.path.read_bytes()
-    monkeypatch.setattr("skfedcausal.federation.chain.os.fsync", full)
+    monkeypatch.setattr("skfedcausal.federation.atomic.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         ledger.refuse("march", "mill", "junk")
     monkeypatch.undo()

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from skfedcausal.federation import transport as module
-from skfedcausal.federation.transport import InProcessTransport, Site
+from skfedcausal.federation import exchange as module
+from skfedcausal.federation.exchange import InProcessTransport, Site
 from skfedcausal.message.packet import Packet
 
 

@@ -9,7 +9,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from skfedcausal import PlantTable, check_plant
-from skfedcausal.historian import forms, grid, reading, sources, written
+from skfedcausal.historian import forms, grid, sources, written
 from skfedcausal.historian.tuning import TUNING
 from skfedcausal.quality import moves
 
@@ -89,24 +89,24 @@ def test_what_is_too_large_is_said_before_it_is_read(form, tmp_path, monkeypatch
     frame.index = pd.date_range("2026-03-01", periods=500, freq="1s", name="time")
     getattr(frame, f"to_{form}")(tmp_path / "plant.file")
     monkeypatch.setattr(sources, "_LARGE", 0)
-    monkeypatch.setattr(reading, "free_memory", lambda: 8 * 500 * 3)
+    monkeypatch.setattr(written, "free_memory", lambda: 8 * 500 * 3)
     monkeypatch.setattr(written, "_in_pieces", None)  # nothing is read
     monkeypatch.setattr(pd, "read_parquet", None)
     with pytest.raises(ValueError, match=r"about 50\d? rows of \d columns, which take .* Read fewer columns: columns="):
         PlantTable.read(tmp_path / "plant.file")
-    assert reading.free_memory() == 12_000
+    assert written.free_memory() == 12_000
 
 
 def test_the_share_of_a_large_file_that_is_read_is_told(plant, monkeypatch):
     path, _ = plant
     shares = []
     monkeypatch.setattr(sources, "_LARGE", 0)
-    monkeypatch.setattr(written, "of_plain_stamps", lambda texts: shares.append(reading.Reading.share))
+    monkeypatch.setattr(written, "of_plain_stamps", lambda texts: shares.append(written.Reading.share))
     PlantTable.read(path)
     assert shares[0] is None
     assert shares[1:] == sorted(shares[1:])
     assert 0.9 < shares[-1] <= 1
-    assert reading.Reading.share is None
+    assert written.Reading.share is None
 
 
 def test_what_moves_is_the_same_in_stretches_as_in_the_whole(monkeypatch):

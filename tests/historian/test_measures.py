@@ -10,7 +10,7 @@ import pytest
 from skfedcausal import PlantTable
 from skfedcausal.displays import EffectDisplay, TrendDisplay
 from skfedcausal.displays.incidents import TagDisplay
-from skfedcausal.historian.measures import is_measure
+from skfedcausal.historian.times import is_measure
 from skfedcausal.reports import whatif_page
 from skfedcausal.reports.page import Page, with_measures
 

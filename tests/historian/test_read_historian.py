@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from skfedcausal import read_historian
-from skfedcausal.historian.dialect import Dialect
 from skfedcausal.historian.forms import is_good
+from skfedcausal.historian.written import Dialect
 
 HOUR = pd.Timedelta("1h")
 

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import PlantTable, check_plant
-from skfedcausal.historian.roles import ROLES, roles_of
+from skfedcausal.historian.naming import ROLES, roles_of
 
 N = 4000
 COUNTERS = ["P1__FQ1.PV", "P1__RUNHRS.PV"]

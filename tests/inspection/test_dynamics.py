@@ -8,7 +8,7 @@ from scipy.signal import lfilter
 
 from skfedcausal import FederatedCounterfactualEstimator, inspection
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.inspection.step_numbers import step_numbers
+from skfedcausal.inspection.responses import step_numbers
 
 pytestmark = pytest.mark.medium
 

@@ -5,7 +5,7 @@ import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, InputModel, inspection
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.inspection.designs import link_design
+from skfedcausal.inspection.moves import link_design
 
 pytestmark = pytest.mark.medium
 

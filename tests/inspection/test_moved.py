@@ -18,7 +18,7 @@ from skfedcausal import (
     papers,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.estimators._moved import MOVED
+from skfedcausal.estimators._parts import MOVED
 
 ESTIMATORS = (FederatedGrangerEstimator, FederatedCounterfactualEstimator, FederatedRCADetector)
 FUNCTIONS = [name for name in inspection.__all__ if inspect.isfunction(getattr(inspection, name))]

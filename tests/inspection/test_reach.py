@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, inspection
-from skfedcausal.inspection.schedules import Wish, least_moves
+from skfedcausal.inspection.moves import Wish, least_moves
 
 # bounds of one are a little beyond what uniform draws have shown
 pytestmark = [pytest.mark.medium, pytest.mark.filterwarnings("ignore:The schedule takes inputs")]

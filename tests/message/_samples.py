@@ -3,7 +3,6 @@
 import numpy as np
 
 from skfedcausal.message import StateMessage
-from skfedcausal.message.promise import PrivacyPromise
 from skfedcausal.message.requests import (
     AggregateRequest,
     Close,
@@ -11,13 +10,18 @@ from skfedcausal.message.requests import (
     FactualRequest,
     Failed,
     FitRequest,
+    FlagMessage,
+    FlagsRequest,
     InputsOfOthers,
     LawRequest,
     NothingYet,
     OrderAnswer,
     PredictRequest,
+    PrivacyPromise,
     RecordRequest,
     SensorsAsStates,
+    VerdictReply,
+    WatchRequest,
 )
 from skfedcausal.message.secure import (
     CorrectionsRequest,
@@ -56,8 +60,7 @@ from skfedcausal.message.training import (
     TrainingPlan,
     TrainRequest,
 )
-from skfedcausal.message.watching import FlagMessage, FlagsRequest, VerdictReply, WatchRequest
-from skfedcausal.statespace.ring import fraction_bits, lagged_products, to_ring
+from skfedcausal.statespace.lag_products import fraction_bits, lagged_products, to_ring
 
 
 def numbers(*shape):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.message.codes import CodeError, code_size, decoded, encoded, n_leading
+from skfedcausal.message.packet import CodeError, code_size, decoded, encoded, n_leading
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skfedcausal.message.packet import Packet, PacketError
-from skfedcausal.message.promise import PrivacyPromise
+from skfedcausal.message.requests import PrivacyPromise
 
 EVENT = PrivacyPromise(np.array([0.5, 0.25]), 0.5, 1e-6, 6.0, 100, 1, "event", "replace")
 WINDOW = replace(EVENT, unit="window", window=10, event_radius=2.0)

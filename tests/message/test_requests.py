@@ -13,14 +13,16 @@ from skfedcausal.message.requests import (
     Close,
     Failed,
     FitRequest,
+    FlagMessage,
+    FlagsRequest,
     LawRequest,
     NothingYet,
     PredictRequest,
     RecordRequest,
+    WatchRequest,
 )
 from skfedcausal.message.states import Acknowledgement, Measurements
 from skfedcausal.message.training import ANSWERS, LossAnswer, LossRequest, NetworksTrained, TrainingPlan, TrainRequest
-from skfedcausal.message.watching import FlagMessage, FlagsRequest, WatchRequest
 
 FIT = {"dtype": "float32", "const": True, "local_model": False}
 TRAIN = {

@@ -9,9 +9,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skfedcausal.message import Message, StateMessage, wire
-from skfedcausal.message.fields import Repeated, Scalar
 from skfedcausal.message.packet import Packet, PacketError
-from skfedcausal.message.schema import KINDS, UNKNOWN, described, purpose
+from skfedcausal.message.requests import FlagMessage
+from skfedcausal.message.schema import KINDS, UNKNOWN, Repeated, Scalar, described, purpose
 from skfedcausal.message.training import (
     CorrectionMoments,
     GradientReply,
@@ -20,7 +20,6 @@ from skfedcausal.message.training import (
     TrainingPlan,
     later_answer,
 )
-from skfedcausal.message.watching import FlagMessage
 
 from ._samples import NAMES, SAMPLES
 from .test_wire_format import KINDS_OF_PACKAGE

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal.message.codes import stepped, unstepped
+from skfedcausal.message.packet import stepped, unstepped
 
 T = 20_000
 

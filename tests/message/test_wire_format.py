@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from skfedcausal.message.packet import Packet
-from skfedcausal.message.promise import PrivacyPromise
+from skfedcausal.message.requests import PrivacyPromise
 from skfedcausal.message.schema import KINDS, WIRE_DTYPES
 
 from ._samples import SAMPLES

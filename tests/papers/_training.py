@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skfedcausal.papers.numerics.augmented import AugmentedProblem, augmented_problem
-from skfedcausal.papers.numerics.descent import Rates
+from skfedcausal.papers.numerics.descent import AugmentedProblem, Rates, augmented_problem
 
 
 @dataclass

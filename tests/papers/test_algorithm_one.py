@@ -19,11 +19,10 @@ from skfedcausal import (
     RegressorServer,
     inspection,
 )
-from skfedcausal.client.answers import local_prediction
-from skfedcausal.client.black_box import NonlinearClient
-from skfedcausal.client.worker import UnitWorker
+from skfedcausal.client.extended_kalman import NonlinearClient
+from skfedcausal.client.worker import UnitWorker, local_prediction
 from skfedcausal.datasets import make_nonlinear_plant
-from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.federation.exchange import InProcessTransport
 from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.message.requests import FitRequest
 from skfedcausal.message.training import (

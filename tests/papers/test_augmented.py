@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.papers.numerics.augmented import Products, gradients, losses
+from skfedcausal.papers.numerics.descent import Products, gradients, losses
 
 from ._training import make_record, random_point, stack_problems
 

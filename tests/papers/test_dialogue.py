@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import GradientServer, KalmanClient
+from skfedcausal.bases import configured
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.lost import Answers
-from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.federation.exchange import Answers, InProcessTransport
 from skfedcausal.message.requests import Acknowledgement
 from skfedcausal.message.training import (
     AugmentedMessage,
@@ -21,7 +21,6 @@ from skfedcausal.message.training import (
     TrainingPlan,
 )
 from skfedcausal.papers import StopRule
-from skfedcausal.parameters import configured
 
 UNITS = ("unit0", "unit1", "unit2")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

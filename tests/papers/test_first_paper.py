@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient, papers
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import configured
 
 UNCONVERGED = "ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.papers.numerics.fixed_point import Recurrence, fixed_point
+from skfedcausal.papers.numerics.descent import Recurrence, fixed_point
 
 
 def limit(H, J, start=None):

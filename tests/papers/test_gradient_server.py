@@ -10,9 +10,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
 from skfedcausal import Communication, FederatedGrangerEstimator, GradientServer, KalmanClient, inspection, papers
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.lost import ClientError
-from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.federation.exchange import ClientError, InProcessTransport
 from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.message.training import (
     AugmentedMessage,
@@ -24,9 +24,7 @@ from skfedcausal.message.training import (
     TrainingPlan,
 )
 from skfedcausal.papers import StopRule
-from skfedcausal.papers.numerics.augmented import augmented_problem
-from skfedcausal.papers.numerics.descent import Rates
-from skfedcausal.parameters import configured
+from skfedcausal.papers.numerics.descent import Rates, augmented_problem
 from skfedcausal.theory.descent import descend, descend_online
 
 UNCONVERGED = "ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning"

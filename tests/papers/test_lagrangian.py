@@ -5,9 +5,17 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import null_space
 
-from skfedcausal.papers.numerics.augmented import Products, gradients, losses
-from skfedcausal.papers.numerics.descent import ImplicitStep, Rates, WarmUp
-from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
+from skfedcausal.papers.numerics.descent import (
+    ImplicitStep,
+    Products,
+    Rates,
+    WarmUp,
+    fixed_point,
+    from_delta,
+    gradients,
+    losses,
+    recurrence,
+)
 from skfedcausal.theory.descent import LagrangianSteps, descend
 
 from ._training import make_record, random_point, safe_rates, stack_problems

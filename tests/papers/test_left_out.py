@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, RegressorServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.inspection import link_effects
-from skfedcausal.papers.server.left_out import left_out
+from skfedcausal.papers.server.regressor import left_out
 
 KERNEL = KernelRidge(alpha=1.0, kernel="rbf", gamma=0.1)
 

@@ -15,7 +15,7 @@ from skfedcausal.papers.client.noise import (
     run_mu,
 )
 from skfedcausal.privacy import NoiseOptions, epsilon_from_mu, event_sensitivity
-from skfedcausal.privacy.noise import normal_noise, on_grid
+from skfedcausal.privacy.calibration import normal_noise, on_grid
 from skfedcausal.privacy.sensitivity import gradient_sensitivity
 
 from ..privacy._audit import gaussian_mu

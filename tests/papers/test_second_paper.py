@@ -7,8 +7,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import Baseline, FederatedCounterfactualEstimator, GradientServer, KalmanClient
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import configured
 
 pytestmark = pytest.mark.medium
 

@@ -15,9 +15,9 @@ from skfedcausal import (
     inspection,
     papers,
 )
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.papers import StopRule
-from skfedcausal.parameters import configured
 from skfedcausal.server.estimation.input_checks import InputsNotSeparableError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning")

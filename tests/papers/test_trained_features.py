@@ -16,9 +16,9 @@ from skfedcausal import (
     RegressorAugmenter,
     papers,
 )
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.papers import TrainingMechanism
-from skfedcausal.parameters import configured
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SQUARES = PolynomialFeatures(2)

@@ -10,8 +10,7 @@ from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstima
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.inspection import link_intervals
 from skfedcausal.papers import StopRule
-from skfedcausal.papers.numerics.errors import covariance, influences, stretches
-from skfedcausal.papers.numerics.fixed_point import fixed_point, recurrence
+from skfedcausal.papers.numerics.descent import covariance, fixed_point, influences, recurrence, stretches
 
 from ._training import make_record, safe_rates
 

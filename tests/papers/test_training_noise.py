@@ -19,6 +19,7 @@ from skfedcausal import (
     inspection,
     papers,
 )
+from skfedcausal.bases import configured
 from skfedcausal.client.unit_model import UnitModel
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.training import (
@@ -31,7 +32,6 @@ from skfedcausal.message.training import (
 )
 from skfedcausal.papers import StopRule, TrainingMechanism
 from skfedcausal.papers.client.noise import GradientGuard, _filters, classical_noise_multiplier, message_noise, run_mu
-from skfedcausal.parameters import configured
 from skfedcausal.privacy import PrivacyBudgetError
 from skfedcausal.privacy.sensitivity import gradient_sensitivity
 

@@ -9,16 +9,13 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import GradientServer, KalmanClient
+from skfedcausal.bases import configured
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.exchange import Exchange
+from skfedcausal.federation.exchange import Exchange, InProcessTransport
 from skfedcausal.federation.ledger import Ledger
-from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message.training import GradientReply
-from skfedcausal.papers.numerics.augmented import augmented_problem
-from skfedcausal.papers.numerics.descent import Rates, WarmUp
-from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
-from skfedcausal.parameters import configured
+from skfedcausal.papers.numerics.descent import Rates, WarmUp, augmented_problem, fixed_point, from_delta, recurrence
 from skfedcausal.theory.descent import descend, descend_step
 from skfedcausal.theory.disentanglement import disentanglement
 from skfedcausal.theory.training_costs import numbers_sent

@@ -10,7 +10,7 @@ import pytest
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer, parallel
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import Packet, transport
+from skfedcausal.federation import Packet, exchange
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def at_once(monkeypatch):
     """Processes are worth it for few units, whatever they take."""
     monkeypatch.setattr(parallel, "_WORTH", 1)
     for name, value in {"_TRIED": 1, "_WORTH": 0.0}.items():
-        monkeypatch.setattr(transport, name, value)
+        monkeypatch.setattr(exchange, name, value)
 
 
 def _plant(tmp_path=None):
@@ -48,7 +48,7 @@ def test_units_in_processes_learn_the_same_and_their_warnings_are_heard(at_once,
     client = KalmanClient(n_states=1)
     here, warned = _fitted(X, client)
     places = []
-    monkeypatch.setattr(transport, "_warned", lambda results: places.append(len(results)) or _warned(results))
+    monkeypatch.setattr(exchange, "_warned", lambda results: places.append(len(results)) or _warned(results))
     with joblib.parallel_config("loky", n_jobs=2), parallel.workers(4, None) as processes:
         processes.started.result()
         there, heard = _fitted(X, client)
@@ -62,7 +62,7 @@ def test_units_in_processes_learn_the_same_and_their_warnings_are_heard(at_once,
         np.testing.assert_array_equal(theirs, mine)
 
 
-_warned = transport._warned
+_warned = exchange._warned
 
 
 class Counting(KalmanClient):
@@ -93,15 +93,15 @@ def test_a_warning_is_heard_once_wherever_the_worker_was():
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        results = [transport.handled(4, Worker(), "packet", {}) for _ in range(3)]
+        results = [exchange.handled(4, Worker(), "packet", {}) for _ in range(3)]
     assert not caught
     with pytest.warns(RuntimeWarning, match="stuck") as caught:
-        assert transport._warned(results) == [("packet", {})] * 3
+        assert exchange._warned(results) == [("packet", {})] * 3
     assert [each.filename for each in caught] == [__file__] * 3
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.filterwarnings("ignore", module=__name__)
-        transport._warned(results)
+        exchange._warned(results)
     assert not caught
 
 
@@ -111,7 +111,7 @@ def test_threads_that_listen_leave_warnings_as_they_were():
 
     before = warnings._showwarnmsg_impl, list(warnings.filters)
     with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: transport.handled(4, Worker(), "packet", {}), range(200)))
+        results = list(pool.map(lambda _: exchange.handled(4, Worker(), "packet", {}), range(200)))
     assert (warnings._showwarnmsg_impl, list(warnings.filters)) == before
     assert [len(caught) for *_, caught in results] == [1] * 200
 
@@ -132,7 +132,7 @@ def test_whether_others_may_help_is_asked_once_and_not_of_every_unit(monkeypatch
             return packet, state
 
     with joblib.parallel_config("loky", n_jobs=2), parallel.workers(300, None):
-        units = transport.InProcessTransport({f"unit{k}": Worker() for k in range(300)})
-        monkeypatch.setattr(transport, "_by", None)
+        units = exchange.InProcessTransport({f"unit{k}": Worker() for k in range(300)})
+        monkeypatch.setattr(exchange, "_by", None)
         units.exchange(dict.fromkeys(units.clients(), Packet("hello")))
     assert len(asked) == 300

@@ -9,7 +9,7 @@ import pytest
 
 from skfedcausal import GaussianMechanism
 from skfedcausal.federation import FileLoopback
-from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.federation.exchange import InProcessTransport
 from skfedcausal.message.packet import Packet
 
 

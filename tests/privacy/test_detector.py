@@ -21,10 +21,10 @@ from skfedcausal import (
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet
-from skfedcausal.message.watching import FlagMessage, VerdictReply
+from skfedcausal.message.requests import FlagMessage, VerdictReply
 from skfedcausal.privacy import PrivacyBudgetError, Scope, UnitNoise
-from skfedcausal.privacy.noise import Bounds
-from skfedcausal.server.watching.flags import needed_answers, roots_of_flags
+from skfedcausal.privacy.calibration import Bounds
+from skfedcausal.server.watching.incidents import needed_answers, roots_of_flags
 
 from ._audit import gaussian_mu
 from ._poison import TRANSPORTS, ByBytes, Poisoning

@@ -16,8 +16,8 @@ from skfedcausal.privacy import (
     WeakPrivacyWarning,
     mu_from_epsilon,
 )
-from skfedcausal.privacy.errors import largest_deviation
-from skfedcausal.privacy.gaussian import bounds_of
+from skfedcausal.privacy.calibration import largest_deviation
+from skfedcausal.privacy.mechanism import bounds_of
 
 from ._strangers import LaplaceMechanism
 from ._words import gaussian_epsilon, number

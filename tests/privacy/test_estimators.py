@@ -27,16 +27,15 @@ from skfedcausal import (
     papers,
     stack_clients,
 )
-from skfedcausal.client.answers import local_prediction
+from skfedcausal.bases import configured
 from skfedcausal.client.records import UnitRows
 from skfedcausal.client.unit_model import under_noise
-from skfedcausal.client.worker import UnitWorker
+from skfedcausal.client.worker import UnitWorker, local_prediction
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.packet import Packet
 from skfedcausal.message.requests import FitRequest
 from skfedcausal.message.states import StateMessage
 from skfedcausal.papers import StopRule
-from skfedcausal.parameters import configured
 from skfedcausal.privacy import PrivacyBudgetError, UtilityWarning
 
 from ._audit import gaussian_mu

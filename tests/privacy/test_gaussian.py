@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import GaussianMechanism, PrivacyAccountant
+from skfedcausal.bases import configured
 from skfedcausal.papers import TrainingMechanism
 from skfedcausal.papers.client.noise import check_training
-from skfedcausal.parameters import configured
 from skfedcausal.privacy import (
     NoiseOptions,
     PrivacyBudgetError,
@@ -18,12 +18,12 @@ from skfedcausal.privacy import (
     SeededNoiseWarning,
     UtilityWarning,
     WeakPrivacyWarning,
+    calibration,
     mu_from_epsilon,
-    noise,
 )
 from skfedcausal.privacy import mechanism as contract
-from skfedcausal.privacy.gaussian import bounds_of
-from skfedcausal.privacy.noise import clipped, generator, normal_noise
+from skfedcausal.privacy.calibration import clipped, generator, normal_noise
+from skfedcausal.privacy.mechanism import bounds_of
 
 from ._audit import gaussian_mu
 
@@ -358,7 +358,7 @@ def test_a_long_record_is_noised_and_judged_some_rows_at_a_time(monkeypatch):
     Y[5, 1] = np.nan
     outcomes = []
     for chunk in (1000, 7):
-        monkeypatch.setattr(noise, "_CHUNK", chunk)
+        monkeypatch.setattr(calibration, "_CHUNK", chunk)
         mechanism = GaussianMechanism(mu=0.5, clip_norm=1.5, random_state=0)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -11,9 +11,9 @@ from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 
 from skfedcausal import FederatedGrangerEstimator, GaussianMechanism, PrivacyAccountant, RandomizedResponse
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.papers import TrainingMechanism
-from skfedcausal.parameters import configured
 from skfedcausal.privacy import (
     Charge,
     NoiseOptions,
@@ -22,10 +22,10 @@ from skfedcausal.privacy import (
     PrivacyMechanism,
     Scope,
     SeededNoiseWarning,
-    noise,
+    calibration,
 )
+from skfedcausal.privacy.calibration import grid_of
 from skfedcausal.privacy.mechanism import trial_of
-from skfedcausal.privacy.noise import grid_of
 
 from ._strangers import LaplaceMechanism, RoundingMechanism
 
@@ -378,7 +378,7 @@ def test_a_long_stream_row_by_row_is_drawn_in_pieces(monkeypatch):
     mechanism, Y = GaussianMechanism(mu=1.0, clip_norm=1.0, random_state=0), records(1, 20)["unit0"]
     given, drawn = mechanism.noise_of("unit0", Y), []
     for chunk in (3, 5, 100):
-        monkeypatch.setattr(noise, "_CHUNK", chunk)
+        monkeypatch.setattr(calibration, "_CHUNK", chunk)
         out = np.empty(Y.shape)
         values = mechanism.noised(Y, given, np.random.default_rng(0), out)
         assert values.base is out

@@ -6,9 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skfedcausal import GaussianMechanism
-from skfedcausal.privacy import Bounds, UnitNoise, noise
-from skfedcausal.privacy.gaussian import bounds_of
-from skfedcausal.privacy.noise import clipped, generator, grid_of, into_ball, normal_noise, norms, on_grid
+from skfedcausal.privacy import Bounds, UnitNoise, calibration
+from skfedcausal.privacy.calibration import clipped, generator, grid_of, into_ball, normal_noise, norms, on_grid
+from skfedcausal.privacy.mechanism import bounds_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::skfedcausal.privacy.UtilityWarning")
 
@@ -94,7 +94,7 @@ def test_the_exact_sampler_is_asked_for_whole_numbers_of_grid_steps(monkeypatch)
         def __rrshift__(self, space):
             return lambda zeros: [k + z for k, z in enumerate(zeros)]
 
-    monkeypatch.setattr(noise, "import_optional", lambda *_, **__: Stand())
+    monkeypatch.setattr(calibration, "import_optional", lambda *_, **__: Stand())
     found = normal_noise((2, 3), 1.5, None, "opendp")
     assert Stand.scales == [1.5 * 2**20]
     assert_array_equal(found, np.arange(6.0).reshape(2, 3) * 2.0**-20)

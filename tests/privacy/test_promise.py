@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import GaussianMechanism, RandomizedResponse
+from skfedcausal.bases import configured
 from skfedcausal.papers import TrainingMechanism
 from skfedcausal.papers.client.noise import GradientGuard, PaperNoise
-from skfedcausal.parameters import configured
 from skfedcausal.privacy import PrivacySpent, Scope
 from skfedcausal.privacy.promise import record_statement
 

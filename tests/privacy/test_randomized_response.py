@@ -9,10 +9,10 @@ from skfedcausal.privacy import (
     PrivacyBudgetError,
     SeededNoiseWarning,
     WeakPrivacyWarning,
-    randomized_response,
     randomized_response_composition,
 )
-from skfedcausal.privacy.randomized_response import pair_frequencies
+from skfedcausal.privacy import mechanism as randomized_response
+from skfedcausal.privacy.mechanism import pair_frequencies
 
 from ._audit import response_epsilon
 

@@ -15,7 +15,7 @@ from skfedcausal.privacy import (
     server_gradient_sensitivity,
     window_sensitivity,
 )
-from skfedcausal.statespace.riccati import predicted_covariance
+from skfedcausal.statespace.kalman import predicted_covariance
 
 P, D = 2, 4
 

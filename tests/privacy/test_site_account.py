@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import GaussianMechanism, PrivacyAccountant
-from skfedcausal.federation.chain import read_ledger
-from skfedcausal.parameters import configured
+from skfedcausal.bases import configured
+from skfedcausal.federation.atomic import read_ledger
 from skfedcausal.privacy import Charge, PrivacyBudgetError, Scope, SiteAccount
 
 from ._strangers import LaplaceMechanism

@@ -14,7 +14,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.privacy import NoiseOptions, PrivacyAccountant, PrivacyBudgetError, Scope
-from skfedcausal.privacy.voids import chosen_sampler
+from skfedcausal.privacy.promise import chosen_sampler
 
 from ._words import gaussian_epsilon, number
 

@@ -7,9 +7,15 @@ from scipy.stats import binom, chi2
 
 from skfedcausal import check_plant
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.quality.clocks import evidence_by_lag, score_by_lag, unit_series
-from skfedcausal.quality.offsets import PairEvidence, pooled_offsets, unit_offsets
-from skfedcausal.quality.record import duration
+from skfedcausal.quality.check import duration
+from skfedcausal.quality.clocks import (
+    PairEvidence,
+    evidence_by_lag,
+    pooled_offsets,
+    score_by_lag,
+    unit_offsets,
+    unit_series,
+)
 from skfedcausal.quality.tags import Tag
 
 from ._defects import DEFECTS, clean_plant, swinging_door

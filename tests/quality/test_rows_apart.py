@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.quality.offsets import clock_offsets
-from skfedcausal.quality.rows_apart import RowsApart
+from skfedcausal.quality.clocks import RowsApart, clock_offsets
 
 LOOPS = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2), (3, 0), (0, 3)]
 N = 20_000

@@ -13,10 +13,10 @@ from skfedcausal import (
     check_plant,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.site_ledger import SiteLedger
+from skfedcausal.federation.ledger import SiteLedger
 from skfedcausal.message.packet import Packet
 from skfedcausal.reports import impact_page, incident_page, plant_page, whatif_page
-from skfedcausal.reports.ledger import ledger_page
+from skfedcausal.reports.page import ledger_page
 
 pytest.importorskip("matplotlib").use("Agg")
 pytestmark = pytest.mark.slow

@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from skfedcausal.federation.site_ledger import ByteLimitError, SiteLedger
+from skfedcausal.federation.ledger import ByteLimitError, SiteLedger
 from skfedcausal.message.packet import Packet
-from skfedcausal.reports.ledger import ledger_page
+from skfedcausal.reports.page import ledger_page
 
 
 def rows_of(page):

@@ -13,10 +13,10 @@ from numpy.lib import format as npy
 
 import skfedcausal
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, load, save
+from skfedcausal.bases import InconsistentVersionWarning
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.saving import ModelFileError, model, upgrades
+from skfedcausal.saving import ModelFileError, model, objects
 from skfedcausal.statespace.segments import Change
-from skfedcausal.versioned import InconsistentVersionWarning
 
 from . import kept
 
@@ -75,7 +75,7 @@ def test_a_file_of_a_later_version_is_refused_in_one_sentence_with_both(file, ch
     text = str(refused.value)
     assert words in text
     assert f"this is skfedcausal {skfedcausal.__version__}" in text
-    assert f"schemas up to {upgrades.SCHEMA}" in text
+    assert f"schemas up to {objects.SCHEMA}" in text
     assert text.count(". ") == 0
     assert text.endswith("or later.")
 
@@ -100,13 +100,13 @@ def test_states_and_documents_of_earlier_forms_are_brought_up_to_date(file, monk
         state["order"] = state.pop("n_states")
         document["schema"], document["parts"] = 0, document.pop("nodes")
 
-    monkeypatch.setitem(upgrades.UPGRADES, "KalmanClient", (renamed,))
-    monkeypatch.setitem(upgrades.OLDER, 0, with_nodes)
+    monkeypatch.setitem(objects.UPGRADES, "KalmanClient", (renamed,))
+    monkeypatch.setitem(objects.OLDER, 0, with_nodes)
     path = file(older)
     assert load(path).n_states == 2
     save(load(path), path)  # in the new form, which is not brought up to date again
     assert load(path).n_states == 2
-    monkeypatch.delitem(upgrades.UPGRADES, "KalmanClient")
+    monkeypatch.delitem(objects.UPGRADES, "KalmanClient")
     with pytest.raises(ModelFileError, match="a KalmanClient in form 1, and this version reads forms up to 0"):
         load(path)
 
@@ -115,7 +115,7 @@ def test_a_pickle_of_another_version_warns(monkeypatch):
     estimator = FederatedGrangerEstimator()
     same = pickle.dumps(estimator)
     assert isinstance(pickle.loads(same), FederatedGrangerEstimator)
-    monkeypatch.setattr("skfedcausal.versioned.__version__", "0.0.7")
+    monkeypatch.setattr("skfedcausal.bases.__version__", "0.0.7")
     other = pickle.dumps(estimator)
     monkeypatch.undo()
     with pytest.warns(
@@ -267,7 +267,7 @@ def _is_model_or_refused(path, data):
 
 
 def test_rows_at_which_levels_shift_of_earlier_versions_are_sudden_changes():
-    (upgrade,) = upgrades.UPGRADES["OperatingPoint"]
+    (upgrade,) = objects.UPGRADES["OperatingPoint"]
     assert upgrade({"steps": (3, 7)})["steps"] == (Change(3, 4), Change(7, 8))
 
 

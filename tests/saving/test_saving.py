@@ -24,7 +24,7 @@ from skfedcausal import (
     save,
 )
 from skfedcausal.federation import ClientError, InProcessTransport
-from skfedcausal.federation.transport import Site
+from skfedcausal.federation.exchange import Site
 from skfedcausal.saving import ModelFileError
 from skfedcausal.saving.objects import class_of, places
 

@@ -8,7 +8,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
 from skfedcausal.secure import Dealer, SumsWorker
 from skfedcausal.secure.server.sums import corrections_request, others_of
-from skfedcausal.statespace.ring import Sums
+from skfedcausal.statespace.lag_products import Sums
 
 LAGS = 3
 SUMS = Sums(LAGS, (400,))

@@ -9,10 +9,10 @@ from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import PacketError
 from skfedcausal.message.requests import FitRequest
 from skfedcausal.message.secure import CorrectionsRequest, MaskedProducts
-from skfedcausal.secure.masks import series_mask
-from skfedcausal.secure.series import faded_scores
+from skfedcausal.secure.dealer import series_mask
+from skfedcausal.secure.protocol import faded_scores
 from skfedcausal.secure.server.sums import opened_sums, others_of
-from skfedcausal.statespace.ring import fraction_bits, lagged_products, to_ring
+from skfedcausal.statespace.lag_products import fraction_bits, lagged_products, to_ring
 
 from ._plant import LAGS, SUMS, asked_of_the_dealer, first_round, records, units
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from skfedcausal.secure.protocol import mask_corrections, masked_products, opened_products
-from skfedcausal.statespace.ring import lagged_products
+from skfedcausal.statespace.lag_products import lagged_products
 
 ROWS, MODULUS = 2, 2
 

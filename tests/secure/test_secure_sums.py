@@ -34,12 +34,12 @@ from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.message.requests import FitRequest
 from skfedcausal.secure import SecureSumsServer
-from skfedcausal.secure.series import effective_rows, fade
-from skfedcausal.secure.server.record import SummedRecord, news_that_follows
+from skfedcausal.secure.protocol import effective_rows, fade
+from skfedcausal.secure.server.sums import SummedRecord, news_that_follows
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.links.grades import grades_of
 from skfedcausal.statespace.episodes import lag_covariances, remove_episode_means
-from skfedcausal.statespace.ring import rounding_error
+from skfedcausal.statespace.lag_products import rounding_error
 
 from ..ask import question as named
 

@@ -9,15 +9,15 @@ import pytest
 from skfedcausal import KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation import Gate
-from skfedcausal.federation.chain import LedgerError, read_ledger
+from skfedcausal.federation.atomic import LedgerError, read_ledger
 from skfedcausal.message.packet import PacketError
 from skfedcausal.message.requests import FitRequest, RecordRequest
 from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
 from skfedcausal.secure import SumsAccount, SumsWorker
 from skfedcausal.secure.client import SumsRefusedError
-from skfedcausal.secure.series import graded_series
+from skfedcausal.secure.protocol import graded_series
 from skfedcausal.secure.server.sums import others_of
-from skfedcausal.statespace.ring import Sums
+from skfedcausal.statespace.lag_products import Sums
 
 from ._plant import LAGS, SUMS, first_round, records, units
 

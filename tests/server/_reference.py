@@ -8,8 +8,8 @@ from scipy.linalg import solve_discrete_lyapunov
 from skfedcausal.message import StateMessage
 from skfedcausal.server.estimation.scoring import Point, Scoring, Structure
 from skfedcausal.server.joint import JointRecord
+from skfedcausal.statespace.matrices import Partition
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.partition import Partition
 from skfedcausal.statespace.whittle import WhittleLikelihood
 
 from ..statespace._reference import (

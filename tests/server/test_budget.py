@@ -9,11 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation import scoring, search
+from skfedcausal.server.estimation import estimate, scoring
 from skfedcausal.server.estimation.estimate import uncoupled_plant
-from skfedcausal.server.estimation.level_shifts import find_level_shifts
 from skfedcausal.server.estimation.scoring import RATE, Budget
-from skfedcausal.server.estimation.standardised import StandardisedPlant
+from skfedcausal.server.estimation.standardised import StandardisedPlant, find_level_shifts
 from skfedcausal.server.fitting import part_for_lags
 from skfedcausal.server.joint import JointRecord
 
@@ -99,9 +98,9 @@ def test_a_climb_without_time_asks_for_no_information_again():
     plant.budget = Budget(10.0)
     likelihood, point = uncoupled_plant(plant)
     start = scoring.Scoring(likelihood, plant.structure().with_masks(linked=np.ones(2, dtype=bool)), point)
-    assert search._climbed(likelihood, start, 1e-6) is not start
+    assert estimate._climbed(likelihood, start, 1e-6) is not start
     plant.budget.spend(10 * RATE)
-    assert search._climbed(likelihood, start, 1e-6) is start
+    assert estimate._climbed(likelihood, start, 1e-6) is start
 
 
 def test_a_part_takes_from_the_whole_what_it_spends_and_leaves_the_rest():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.server.experiments import LinkDesign, best_moves, square_waves
+from skfedcausal.server.planning import LinkDesign, best_moves, square_waves
 
 ROWS = 40
 A, B = np.array([[0.8, 0.0, 0.1], [0.1, 0.5, 0.0], [0.0, 0.2, 0.6]]), np.array([[1.0, 0.0], [0.0, 0.4], [0.2, 0.0]])

@@ -8,7 +8,7 @@ from scipy import stats
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.forecasts import _calibrated, _memory
-from skfedcausal.statespace.riccati import filtered_covariance, predicted_covariance
+from skfedcausal.statespace.kalman import filtered_covariance, predicted_covariance
 
 X, TRUTH = make_granger_plant(2, n_samples=1600, links=[(0, 1)], n_inputs=1, random_state=0)
 U = TRUTH.inputs

@@ -7,10 +7,9 @@ from skfedcausal import LikelihoodServer
 from skfedcausal.client.kalman import KalmanClient
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation import scoring as scoring_module
-from skfedcausal.server.estimation.block_tests import correlation_estimates, link_estimates
-from skfedcausal.server.estimation.evidence import benjamini_hochberg
+from skfedcausal.server.estimation.evidence import benjamini_hochberg, correlation_estimates, link_estimates
 from skfedcausal.server.estimation.scoring import Point, Scoring
-from skfedcausal.statespace import fisher, whittle
+from skfedcausal.statespace import whittle
 
 from ._reference import coupled_plant, endless, structure_of
 
@@ -32,7 +31,7 @@ def scored(sizes):
 @pytest.fixture
 def large(monkeypatch):
     """Nothing is small enough to be kept."""
-    monkeypatch.setattr(fisher, "_KEPT", 1)
+    monkeypatch.setattr(whittle, "_KEPT", 1)
     monkeypatch.setattr(whittle, "_PIECE", 1)
 
 

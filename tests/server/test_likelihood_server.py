@@ -11,15 +11,15 @@ from sklearn.exceptions import ConvergenceWarning
 from statsmodels.tsa.api import VAR
 
 from skfedcausal import KalmanClient, LikelihoodOptions
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import StateMessage
-from skfedcausal.parameters import configured
+from skfedcausal.server.dynamics import PlantFilter, smooth_record
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
-from skfedcausal.server.links.answers import screen
 from skfedcausal.server.links.grades import VALUES
+from skfedcausal.server.links.questions import screen
 from skfedcausal.server.links.tables import COLUMNS
-from skfedcausal.server.prediction import PlantFilter, smooth_record
 
 from ..statespace._reference import with_gaps
 from ._reference import coupled_plant

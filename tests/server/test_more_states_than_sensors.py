@@ -10,8 +10,8 @@ from skfedcausal import (
     KalmanClient,
     LikelihoodServer,
 )
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import configured
 
 X, TRUTH = make_granger_plant(2, links=[(0, 1)], n_samples=800, n_sensors=2, n_states=2, n_inputs=1, random_state=0)
 X = {name: Y[:, :1] for name, Y in X.items()}

@@ -19,7 +19,7 @@ from skfedcausal import (
 )
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant, make_nonlinear_plant
-from skfedcausal.federation.transport import InProcessTransport, Site
+from skfedcausal.federation.exchange import InProcessTransport, Site
 from skfedcausal.message import StateMessage
 from skfedcausal.message.states import FeedbackLaw, StateReply
 from skfedcausal.server.moments import MomentServer

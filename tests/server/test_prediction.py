@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from skfedcausal.server.dynamics import PlantFilter, smooth_record
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.prediction import PlantFilter, smooth_record
 
 from ..statespace._reference import (
     assert_within,

@@ -5,7 +5,7 @@ import pytest
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.links.answers import screen
+from skfedcausal.server.links.questions import screen
 
 pytestmark = pytest.mark.medium
 

@@ -12,7 +12,7 @@ from skfedcausal import (
     LikelihoodServer,
     inspection,
 )
-from skfedcausal.client.own_past import OwnPast, bic_penalty
+from skfedcausal.client.moments import OwnPast, bic_penalty
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.fitting import Fit
 from skfedcausal.statespace.episodes import lag_covariances

@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import KalmanClient, LikelihoodOptions, LikelihoodServer
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import StateMessage
-from skfedcausal.parameters import configured
 from skfedcausal.server.running import RunningRecord
 
 ROWS = 500

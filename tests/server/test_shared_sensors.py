@@ -11,7 +11,7 @@ from skfedcausal.client.orders import client_with_sensors, noiseless, signed_sum
 from skfedcausal.client.records import UnitRows
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation import SitePolicy
-from skfedcausal.federation.policy import Answered, PolicyError
+from skfedcausal.federation.gate import Answered, PolicyError
 from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import PacketError
 from skfedcausal.message.requests import FitRequest, SensorsAsStates

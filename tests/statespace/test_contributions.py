@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from skfedcausal.statespace.inputs import input_term
-from skfedcausal.statespace.kalman import filter_rows
-from skfedcausal.statespace.riccati import stationary_covariance
+from skfedcausal.statespace.kalman import filter_rows, stationary_covariance
 from skfedcausal.statespace.timedomain import TimeDomainLikelihood, score_contributions
 
 STARTS = (0, 13)

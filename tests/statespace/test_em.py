@@ -9,9 +9,9 @@ from skfedcausal.statespace.em import (
     expectation_maximisation,
     observation_step,
 )
+from skfedcausal.statespace.kalman import filtered_covariance, predicted_covariance
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.riccati import filtered_covariance, predicted_covariance
-from skfedcausal.statespace.smoother import smooth_varying
+from skfedcausal.statespace.timedomain import smooth_varying
 
 from ._reference import (
     EPS,

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
-from skfedcausal.statespace import fisher
-from skfedcausal.statespace.fisher import FreeElements, InformationColumns
-from skfedcausal.statespace.whittle import WhittleLikelihood
+from skfedcausal.statespace import whittle
+from skfedcausal.statespace.whittle import FreeElements, InformationColumns, WhittleLikelihood
 
 from ._reference import (
     EndlessRecord,
@@ -82,7 +81,7 @@ def test_columns_do_not_depend_on_how_many_are_formed_at_a_time(width, monkeypat
     info, free = spectral_information(*matrices(3)), masked(3, 0.7, 1.0)
     expected = InformationColumns(info, free)
     expected_parts = expected.transition(), expected.covariance(), expected.square()
-    monkeypatch.setattr(fisher, "_COLUMNS", width)
+    monkeypatch.setattr(whittle, "_COLUMNS", width)
     result = InformationColumns(info, free)
     for a, b in zip((result.transition(), result.covariance(), result.square()), expected_parts, strict=True):
         # the same sums of 4 * 9 * 3 products, in other batches
@@ -95,11 +94,11 @@ def test_columns_too_large_to_keep_are_formed_for_some_rows_or_some_elements(sha
     n = 5
     info, free = spectral_information(*matrices(n)), masked(n, *shares)
     row_bytes = free.n_elements * n * 8
-    monkeypatch.setattr(fisher, "_COLUMNS", columns_at_once)
-    monkeypatch.setattr(fisher, "_KEPT", n * row_bytes)
+    monkeypatch.setattr(whittle, "_COLUMNS", columns_at_once)
+    monkeypatch.setattr(whittle, "_KEPT", n * row_bytes)
     kept = InformationColumns(info, free)
     of_A, of_Q = kept.transition(), kept.covariance()
-    monkeypatch.setattr(fisher, "_KEPT", 4 * row_bytes)  # of two rows and what is made of them
+    monkeypatch.setattr(whittle, "_KEPT", 4 * row_bytes)  # of two rows and what is made of them
     large = InformationColumns(info, free)
     assert (kept.is_large, large.is_large) == (False, True)
     assert (kept.rows_at_once, large.rows_at_once) == (n, 2)

@@ -6,7 +6,7 @@ from scipy.linalg import block_diag, solve_discrete_lyapunov
 from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
 
 from skfedcausal.statespace.geweke import geweke_measures, loadings_of
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 from ._reference import Plant, assert_within, random_covariance, random_transition, rounding
 

@@ -6,7 +6,7 @@ from scipy.linalg import block_diag
 from statsmodels.tsa.api import VAR
 
 from skfedcausal.statespace.geweke import Innovations, geweke_measures, geweke_spectrum, loadings_of
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 from ._reference import random_covariance, random_transition
 

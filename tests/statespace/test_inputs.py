@@ -5,7 +5,6 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances, remove_episode_means
-from skfedcausal.statespace.fisher import FreeElements, InformationColumns
 from skfedcausal.statespace.inputs import (
     DrivenSpectrum,
     FeedbackGains,
@@ -13,10 +12,10 @@ from skfedcausal.statespace.inputs import (
     input_term,
     response_covariances,
 )
+from skfedcausal.statespace.matrices import Partition, coefficient_pair_information
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.partition import Partition, coefficient_pair_information
 from skfedcausal.statespace.timedomain import KnownInputs, TimeDomainLikelihood
-from skfedcausal.statespace.whittle import WhittleLikelihood, midpoints
+from skfedcausal.statespace.whittle import FreeElements, InformationColumns, WhittleLikelihood, midpoints
 
 N, K, STARTS = 3, 2, (0, 130)
 RNG = np.random.default_rng(0)

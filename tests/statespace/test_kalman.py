@@ -5,13 +5,13 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal.statespace.kalman import (
+    NotStationaryError,
     covariance_schedule,
     filtered_states,
     log_likelihood_terms,
     predicted_states,
 )
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.riccati import NotStationaryError
 
 from ._reference import (
     assert_within,

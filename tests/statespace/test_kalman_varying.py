@@ -6,7 +6,7 @@ import pytest
 from skfedcausal.statespace import kalman
 from skfedcausal.statespace.kalman import covariance_rows, filter_rows, predicted_means
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.smoother import smooth_varying
+from skfedcausal.statespace.timedomain import smooth_varying
 
 from ._reference import (
     assert_gradient,

@@ -8,8 +8,7 @@ from numpy.testing import assert_allclose
 
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances, remove_episode_means
 from skfedcausal.statespace.lag_products import RunningProducts, lag_products
-from skfedcausal.statespace.lagged.information import WINDOW, averaged_periodogram
-from skfedcausal.statespace.lagged.likelihood import LagSums
+from skfedcausal.statespace.lagged.likelihood import WINDOW, LagSums, averaged_periodogram
 
 PARTS = ("late", "cross", "early", "back", "n_transitions")
 

@@ -18,7 +18,6 @@ from skfedcausal.server.lagged.misfit import (
     one_lag_is_enough,
 )
 from skfedcausal.statespace.episodes import episodes
-from skfedcausal.statespace.lagged.information import Elements, RowInformation, averaged_periodogram, floored_sum
 from skfedcausal.statespace.lagged.kernels import (
     CHANNEL_SCALES,
     DECAYS,
@@ -30,7 +29,14 @@ from skfedcausal.statespace.lagged.kernels import (
     kernel_root,
     swept,
 )
-from skfedcausal.statespace.lagged.likelihood import LaggedLikelihood, LagSums
+from skfedcausal.statespace.lagged.likelihood import (
+    Elements,
+    LaggedLikelihood,
+    LagSums,
+    RowInformation,
+    averaged_periodogram,
+    floored_sum,
+)
 from skfedcausal.statespace.whittle import WhittleLikelihood
 
 pytestmark = pytest.mark.medium

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.statespace.fisher import FreeElements, InformationColumns
-from skfedcausal.statespace.partition import (
+from skfedcausal.statespace.matrices import (
     Partition,
     coefficient_pair_information,
     covariance_pair_information,
@@ -13,7 +12,7 @@ from skfedcausal.statespace.partition import (
     pair_blocks,
     uncoupled_pair_information,
 )
-from skfedcausal.statespace.whittle import WhittleLikelihood
+from skfedcausal.statespace.whittle import FreeElements, InformationColumns, WhittleLikelihood
 
 from ._reference import (
     EndlessRecord,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 SIZES = pytest.mark.parametrize("sizes", [(2, 3, 1), (2, 2, 2), (1,), (4,), (1, 1)], ids=str)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_are, solve_discrete_lyapunov
 
-from skfedcausal.statespace.riccati import (
+from skfedcausal.statespace.kalman import (
     NotStationaryError,
     adjoint_lyapunov,
     filtered_covariance,

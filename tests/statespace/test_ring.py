@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skfedcausal.statespace.held_out import N_LAGS
-from skfedcausal.statespace.ring import (
+from skfedcausal.statespace.lag_products import (
     N_SEGMENTS,
     Sums,
     fraction_bits,

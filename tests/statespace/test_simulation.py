@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
-from skfedcausal.statespace.simulation import simulated_information, simulated_states
+from skfedcausal.statespace.kalman import simulated_information, simulated_states
 
 A = np.array([[0.7, 0.2], [0.0, 0.5]])
 Q = np.array([[1.0, 0.3], [0.3, 0.5]])

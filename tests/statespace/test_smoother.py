@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.smoother import smooth_constant, smooth_varying
+from skfedcausal.statespace.timedomain import smooth_constant, smooth_varying
 
 from ._reference import assert_within, random_covariance, random_plant, simulate
 

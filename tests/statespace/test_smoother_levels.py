@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.statespace.smoother import smooth
+from skfedcausal.statespace.timedomain import smooth
 
 
 @pytest.mark.parametrize("decay", [0.5, 0.97])

@@ -5,7 +5,7 @@ from scipy.integrate import quad
 from scipy.stats import norm, t
 
 from skfedcausal.statespace.matrices import are_heavy
-from skfedcausal.statespace.tails import Tails, heavy_tails
+from skfedcausal.statespace.timedomain import Tails, heavy_tails
 
 
 def test_gaussian_rows_have_no_tails():

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
-from skfedcausal.statespace.fisher import FreeElements, InformationColumns
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.smoother import smooth
-from skfedcausal.statespace.timedomain import TimeDomainLikelihood
+from skfedcausal.statespace.timedomain import TimeDomainLikelihood, smooth
+from skfedcausal.statespace.whittle import FreeElements, InformationColumns
 
 from ._reference import (
     Plant,

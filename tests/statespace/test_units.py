@@ -7,11 +7,10 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.optimize import minimize
 
-from skfedcausal.statespace import units as units_module
+from skfedcausal.statespace import whittle as units_module
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
 from skfedcausal.statespace.matrices import symmetric_basis
-from skfedcausal.statespace.units import _line_search, fit_units, moment_start, unit_information
-from skfedcausal.statespace.whittle import WhittleLikelihood
+from skfedcausal.statespace.whittle import WhittleLikelihood, _line_search, fit_units, moment_start, unit_information
 
 from ._reference import (
     EndlessRecord,

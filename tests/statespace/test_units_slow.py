@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.statespace.units import lag_shares, slow_start
+from skfedcausal.statespace.whittle import lag_shares, slow_start
 
 TURN, RADIUS, T = 0.5, 0.85, 30000
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.fft import dct
 from scipy.signal import lfilter
 
-from skfedcausal.statespace.wander import cut_of, moving_level, walk_step
+from skfedcausal.statespace.observation import cut_of, moving_level, walk_step
 
 
 def states(rng, n, poles=(0.5, 0.6)):

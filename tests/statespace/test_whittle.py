@@ -5,7 +5,6 @@ import pytest
 from scipy.linalg import solve_discrete_are, solve_discrete_lyapunov
 
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
-from skfedcausal.statespace.fisher import FreeElements, InformationColumns
 from skfedcausal.statespace.kalman import (
     covariance_schedule,
     filtered_states,
@@ -14,7 +13,7 @@ from skfedcausal.statespace.kalman import (
 )
 from skfedcausal.statespace.observation import Information
 from skfedcausal.statespace.timedomain import TimeDomainLikelihood
-from skfedcausal.statespace.whittle import WhittleLikelihood, frequencies_of_states
+from skfedcausal.statespace.whittle import FreeElements, InformationColumns, WhittleLikelihood, frequencies_of_states
 
 from ._reference import (
     EndlessRecord,

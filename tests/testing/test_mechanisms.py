@@ -6,8 +6,8 @@ import pytest
 from skfedcausal import GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from skfedcausal.papers import TrainingMechanism
 from skfedcausal.privacy import Bounds, Charge, NoiseOptions, Release, Scope, UnitNoise
+from skfedcausal.privacy.calibration import clipped
 from skfedcausal.privacy.mechanism import PrivacyMechanism
-from skfedcausal.privacy.noise import clipped
 from skfedcausal.testing import check_mechanism
 
 from ..privacy._strangers import LaplaceMechanism, RoundingMechanism

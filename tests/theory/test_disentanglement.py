@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.papers.numerics.augmented import Products
-from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
+from skfedcausal.papers.numerics.descent import Products, fixed_point, from_delta, recurrence
 from skfedcausal.theory.disentanglement import disentanglement, normal_equations_of_client, oracle_bias
 
 from ..papers._training import make_record, random_point, safe_rates

@@ -5,7 +5,7 @@ import pytest
 
 from skfedcausal import KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 from skfedcausal.theory.oracle_bounds import filter_radius, oracle_gaps, unit_dependence
 
 

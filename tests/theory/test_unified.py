@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.papers.numerics.augmented import Products, gradients
-from skfedcausal.papers.numerics.descent import Rates
-from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
+from skfedcausal.papers.numerics.descent import Products, Rates, fixed_point, from_delta, gradients, recurrence
 from skfedcausal.theory.descent import descend, descend_step
 from skfedcausal.theory.unified import (
     after_rounds,

@@ -1,5 +1,8 @@
-"""The loop of a watch: rows are kept, judged, told and shown, in this order, and nothing from outside ends it."""
+"""The loop of a watch: rows are kept on disk, judged, told and shown, in this order, and nothing outside ends it."""
 
+import json
+import math
+import os
 import queue
 import re
 import signal
@@ -10,17 +13,112 @@ import time
 from collections import deque
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 
 from ... import inspection
-from ...containers.layout import listed
-from ...estimators._stream_batches import say_and_go_on
-from ...saving import ModelFileError, load
+from ...containers.arrays import listed
+from ...estimators._watching import say_and_go_on
+from ...federation.atomic import keep_private, make_folder, only_one, write_whole
+from ...saving import ModelFileError, load, save
+from ...streams.cells import as_frame, as_record
 from ...streams.clock import Clock
-from ...streams.records import as_frame, as_record
-from .events import Incidents
 from .tuning import TUNING
+
+# Incidents as they are told: strict JSON with times that have a zone, and what is known of each so far.
+
+_TOLD = ("start", "detected", "end", "root", "probability", "kind", "status", "repeats")
+
+
+class Incidents:
+    """Incidents so far by the alarm that told them first, each as it was told last, and who has seen it.
+
+    Parameters
+    ----------
+    clock : Clock
+        It knows what the source called a time.
+    tz : str, default=None
+        Zone of the times that are told; None: UTC.
+    zoned : bool, default=False
+        Whether times of the stream have a zone.
+    """
+
+    def __init__(self, clock, tz=None, zoned=False):
+        self._clock, self._zoned, self._zone = clock, zoned, UTC if tz is None else ZoneInfo(tz)
+        self.known: dict[str, dict] = {}
+        self.n_incidents = 0
+
+    def take(self, table):
+        """Events of the incidents that are new or revised in a table."""
+        events = []
+        for row in table.to_dict("records") if len(table) else ():
+            name = self.name_of(row["detected"])
+            before = self.known.pop(name, None)
+            number = 1 if before is None else before["number"] + 1
+            self.n_incidents += before is None
+            about = {key: self._told(row[key]) for key in _TOLD if key in row}
+            told = {"id": f"{name}/{number}", "incident": name, "number": number} | about
+            for repeat, _ in row["repeats"]:
+                self.n_incidents -= self.known.pop(self.name_of(repeat), None) is not None
+            self.known[name] = told if before is None or "seen" not in before else told | {"seen": before["seen"]}
+            events.append({key: value for key, value in told.items() if key != "number"})
+        while len(self.known) > TUNING.events_most:
+            del self.known[next(iter(self.known))]
+        return events
+
+    def see(self, name, by, comment, when):
+        """Take note that somebody has seen an incident; KeyError if there is none of that name."""
+        self.known[name]["seen"] = {"by": by, "comment": comment, "when": when}
+
+    @property
+    def open(self):
+        """Incidents that nobody has seen and that have no end yet."""
+        return [one for one in self.known.values() if one["end"] is None and "seen" not in one]
+
+    @property
+    def unseen(self):
+        """Incidents that nobody has seen."""
+        return [one for one in self.known.values() if "seen" not in one]
+
+    def name_of(self, detected):
+        """Name of an incident by the alarm that told it first."""
+        return str(self.moment(detected, told=False))
+
+    def detected(self, name):
+        """The time or row of the alarm that told an incident first, as the stream has it."""
+        if name.isdigit():
+            return int(name)
+        moment = pd.Timestamp(name)
+        return moment if self._zoned else moment.tz_localize(None)
+
+    def moment(self, value, told=True):
+        """A time as it is told, with its zone, or as the stream has it; or the number of a row."""
+        if isinstance(value, pd.Timestamp):
+            value = self._clock.told(value) if told else value
+            value = value.tz_localize(UTC) if value.tz is None else value
+            return value.tz_convert(self._zone if told else UTC).isoformat().replace("+00:00", "Z")
+        return int(value)
+
+    def _told(self, value):
+        if isinstance(value, pd.Timestamp):
+            return None if value is pd.NaT else self.moment(value)
+        if isinstance(value, (tuple, list)):
+            return [self._told(one) for one in value]
+        if isinstance(value, (int, float, np.number)):
+            value = value.item() if isinstance(value, np.number) else value
+            return value if math.isfinite(value) else None
+        return None if value is None or value is pd.NaT or value is pd.NA else str(value)
+
+
+def as_json(event):
+    """An event as one line of JSON (RFC 8259)."""
+    return json.dumps(event, allow_nan=False, ensure_ascii=True)
+
+
+# The loop of a watch: rows are kept, judged, told and shown, in this order, and nothing from outside ends it.
 
 SHOWN = 300  # rows that are remembered for trends and pictures
 
@@ -325,3 +423,137 @@ def ended_by_signals(watch):
         yield
     finally:
         as_before()
+
+
+# What a watch keeps on disk: where it stood some while ago, and all that came since, so that it may be killed.
+#
+# Rows are written before they are judged, and what was told after it was told. A watch that is started again takes the
+# last state, judges the rows since then once more, and tells what was not told.
+
+FORMAT = 2
+_STATE = "state"
+_AS_JSON = json.JSONEncoder(separators=(",", ":"), default=str)  # made once: there is a record for each batch
+
+
+class StateError(RuntimeError):
+    """A state that cannot be taken up."""
+
+
+class Journal:
+    """A folder with a state, the detector as a model file, and the records since then.
+
+    Parameters
+    ----------
+    folder : Path
+        Made where it is missing; only its owner may read it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skfedcausal import FederatedRCADetector
+    >>> from skfedcausal.commands.watching.loop import Journal
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = Journal(Path(folder))
+    ...     journal.keep({"n": 1}, FederatedRCADetector())
+    ...     journal.append({"row": 1.5})
+    ...     journal.close()
+    ...     kept, model, records = Journal(Path(folder)).read()
+    >>> kept, model.name, records
+    ({'n': 1}, 'model-000000001.skfc', [{'row': 1.5}])
+    """
+
+    def __init__(self, folder):
+        self._folder, self._number, self._file, self._torn = Path(folder), 0, None, False
+
+    def lock(self):
+        """A context in which no other watch has the folder."""
+        return only_one(self._folder / "lock", f"a watch with the state {self._folder}")
+
+    @property
+    def name(self):
+        """By which a broker knows the watch of this folder, and no other: made once."""
+        path, made = self._folder / "name", f"skfedcausal-{os.urandom(5).hex()}"
+        with suppress(OSError):  # no room: a broker will not know it again
+            if not path.exists():
+                write_whole(path, made.encode())
+            return path.read_text()
+        return made
+
+    def check(self):
+        """See whether the folder can be written to; OSError if not."""
+        make_folder(self._folder)
+        keep_private(self._folder)
+        write_whole(self._folder / "check", b"\0" * 4096)
+        (self._folder / "check").unlink()
+
+    def read(self):
+        """What was kept, as (words and numbers, path of the detector, records since then); None where nothing was."""
+        try:
+            about = json.loads((self._folder / _STATE).read_bytes().partition(b"\n")[0])
+        except (FileNotFoundError, NotADirectoryError, PermissionError):  # the last two were named by `check`
+            return None
+        except ValueError as error:
+            raise StateError(
+                f"{self._folder / _STATE} is no state of a watch ({error}): move the folder away to begin anew."
+            ) from None
+        if about.get("format") != FORMAT:
+            raise StateError(
+                f"{self._folder / _STATE} has format {about.get('format')}, and this version reads {FORMAT}: "
+                "move the folder away to start afresh."
+            )
+        self._number = about["number"]
+        records = [record for path in self._segments() for record in _records(path)]
+        return about["kept"], self._model(self._number), records
+
+    def append(self, record):
+        """Add a record; OSError if there is no room, and the next one may try again."""
+        if self._file is None:
+            last = max([self._number, *map(_number, self._segments())])
+            path = self._folder / f"rows-{last:09d}.jsonl"
+            self._torn = path.exists() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        line = _AS_JSON.encode(record).encode() + b"\n"
+        line = b"\n" + line if self._torn else line
+        self._torn = True
+        self._torn = os.write(self._file, line) < len(line)
+        if self._torn:
+            raise OSError(28, "No space left on device")
+
+    def keep(self, kept, detector):
+        """Keep a state and a detector in place of those before and of the records since then."""
+        number = max([self._number, *map(_number, self._segments())]) + 1
+        save(detector, self._model(number), compress=False)
+        text = json.dumps({"format": FORMAT, "number": number, "kept": kept}, default=str)
+        write_whole(self._folder / _STATE, text.encode())  # from now on the model of this number counts
+        self.close()
+        for path in [*self._folder.glob("rows-*.jsonl"), *self._folder.glob("model-*.skfc")]:
+            if _number(path) < number:
+                path.unlink()
+        self._number = number
+
+    def close(self):
+        """Let go of the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _model(self, number):
+        return self._folder / f"model-{number:09d}.skfc"
+
+    def _segments(self):
+        """Files of records since the state, in order."""
+        return sorted(path for path in self._folder.glob("rows-*.jsonl") if _number(path) >= self._number)
+
+
+def _number(path):
+    return int(path.stem.rpartition("-")[2])
+
+
+def _records(path):
+    """Records of a file; one that was not written to its end did not happen."""
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue

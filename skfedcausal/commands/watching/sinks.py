@@ -15,9 +15,8 @@ from urllib.parse import quote, urlsplit
 from ..._version import __version__
 from ...federation.atomic import make_folder, write_whole
 from ...optional import import_optional
-from ...streams.database import engine_of, first_line
-from .events import as_json
-from .loop import say
+from ...streams.sources import engine_of, first_line
+from .loop import as_json, say
 from .tuning import TUNING
 
 _AGAIN, _LONGEST = 1.0, 60.0  # seconds until a call is tried again: twice as long each time, up to the second

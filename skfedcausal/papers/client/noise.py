@@ -26,10 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from ...client.given import COMPLETE, given_matrices
 from ...client.kalman import KalmanClient
+from ...client.records import COMPLETE, given_matrices
 from ...client.unit_model import UnitModel
-from ...message.requests import FitRequest
+from ...message.requests import FitRequest, FlagsRequest
 from ...message.training import (
     AugmentedMessage,
     GradientReply,
@@ -42,14 +42,11 @@ from ...message.training import (
     TrainingPlan,
     TrainRequest,
 )
-from ...message.watching import FlagsRequest
 from ...privacy.accountant import Charge
-from ...privacy.calibration import check_promise
-from ...privacy.errors import warn_seeded
-from ...privacy.gaussian import bounds_of
-from ...privacy.noise import generator, grid_of, normal_noise, on_grid
+from ...privacy.calibration import check_promise, generator, grid_of, normal_noise, on_grid, warn_seeded
+from ...privacy.mechanism import bounds_of
+from ...privacy.promise import as_paid
 from ...privacy.sensitivity import gradient_sensitivity, gramian, root_of_largest
-from ...privacy.voids import as_paid
 from ..numerics.descent import correction_curvature
 
 

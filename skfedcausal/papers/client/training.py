@@ -22,18 +22,28 @@ from ...message.training import (
     TrainingPlan,
 )
 from ...statespace.episodes import episode_lengths, inner_rows
-from ..numerics.augmented import AugmentedProblem, Products, augmented_problem, correction, gradients, losses
 from ..numerics.descent import (
+    AugmentedProblem,
+    Products,
     Rates,
+    Stretches,
     WarmUp,
+    augmented_problem,
+    correction,
     correction_curvature,
     correction_divisor,
     correction_step,
+    covariance,
+    fixed_point,
+    from_delta,
+    gradients,
+    influences,
+    losses,
     parameter_update,
+    recurrence,
     risen,
+    stretches,
 )
-from ..numerics.errors import Stretches, covariance, influences, stretches
-from ..numerics.fixed_point import fixed_point, from_delta, recurrence
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
+"""The papers' server: block rows of the transition matrix by gradient descent, how sure they are, what they answer."""
 
 from collections.abc import Generator, Mapping, Sequence
 from copy import copy
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.linalg import block_diag
+from scipy.stats import chi2, f
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
-from ...arguments import check_confidence
-from ...bases import BaseEstimator
-from ...callers import warn
+from ...arguments import check_confidence, warn
+from ...bases import AT_LEAST_ONE, FROM_ZERO, BaseEstimator, Versioned
 from ...message.requests import Acknowledgement, Ask
 from ...message.states import EffectReply, SmoothedReply, StateMessage
 from ...message.training import (
@@ -27,23 +27,233 @@ from ...message.training import (
     TrainRequest,
     later_answer,
 )
-from ...parameters import AT_LEAST_ONE, FROM_ZERO
+from ...server.dynamics import InputDrive, OperatingPoint, PlantFilter
 from ...server.dynamics import Plant as LearnedPlant
 from ...server.effects import ErrorsOfOneLag
+from ...server.estimation.evidence import PADDED_VARIANCE, BlockEstimates, holm
 from ...server.joint import JointRecord
-from ...server.links.grades import with_grades
+from ...server.links.grades import TOLD, are_gradable, grades, with_grades
+from ...server.links.tables import COLUMNS, intervals_table
 from ...server.plant import smoothed_replies
-from ...server.prediction import InputDrive, OperatingPoint
+from ...statespace.geweke import geweke_measures
 from ...statespace.inputs import input_response
-from ...statespace.matrices import spectral_radius
-from ...versioned import Versioned
-from ..numerics.errors import ENOUGH_ROWS
+from ...statespace.kalman import NotStationaryError, predicted_covariance, stationary_covariance
+from ...statespace.matrices import Partition, spectral_radius
+from ..numerics.descent import ENOUGH_ROWS, covariance
 from . import rounds
-from .answers import ServerPrediction, unit_scales, untested_links
-from .errors import Spread, families, tested
-from .options import Rates, StopRule, Trained
-from .state import Plant, Training
-from .step_sizes import VARIANTS, choose_sizes, load
+from .rounds import VARIANTS, Plant, Rates, StopRule, Trained, Training, choose_sizes, load
+
+# Answers of a plant that was learned by gradient training: predictions, and a table of untested links.
+
+
+class _AnyPlantFilter(PlantFilter):
+    """Filter that starts a plant without stationary covariance at its steady prediction error, as units do.
+
+    Units that nothing joins start each on its own.
+    """
+
+    def _first_covariance(self):
+        slices = self.record.partition.slices
+        joined = self.A[~self.record.partition.block_diagonal].any()
+        groups = [slice(None)] if joined else slices
+        information = self.record.block_diagonal([part.patterns[0] for part in self.record.parts])
+        parts = [(self.A[rows, rows], self.Q[rows, rows], information[rows, rows]) for rows in groups]
+        return block_diag(*[_stationary(A, Q, partial(predicted_covariance, A, J, Q)) for A, Q, J in parts])
+
+
+def _stationary(A, Q, otherwise):
+    """Stationary covariance of the states, (n, n), or what is taken otherwise."""
+    try:
+        return stationary_covariance(A, Q)
+    except NotStationaryError:
+        return otherwise()
+
+
+class ServerPrediction(_AnyPlantFilter):
+    """States that the units filter alone, predicted by the server from all units' states.
+
+    The log-likelihood is that of the Kalman filter of the learned plant: a prediction from states that were
+    filtered apart has no density of its own. `own` holds the diagonal blocks, as the units' models do.
+    """
+
+    def __init__(self, A, own, Q, record, drive=None, own_drive=None):
+        super().__init__(A, Q, record, drive)
+        self._units = _AnyPlantFilter(own, Q, record, own_drive)
+
+    @property
+    def filtered(self):
+        """``h_hat_c[t]`` of all units, shape (n_samples, n)."""
+        return self._units.filtered
+
+    @property
+    def predicted(self):
+        """``h_s[t] = A h_hat_c[t-1] + B u[t-1]``, zero in an episode's first row; shape (n_samples, n)."""
+        carried, exogenous = self.carried(self.A), self._exogenous
+        return carried if exogenous is None else carried + exogenous
+
+
+def unit_scales(plant, A, B, Q):
+    """Matrices (n, n) and (n + k, n + k) that take ``[A, B]`` to states and inputs of unit variance, by both sides."""
+    scaled = B * plant.inputs[2]
+    roots = _state_scales(plant.states, A, Q + scaled @ scaled.T)
+    left = block_diag(*(np.linalg.inv(root) for root in roots))
+    return left, block_diag(*roots, np.diag(plant.inputs[2]))
+
+
+def untested_links(plant, A, B, Q, information):
+    """Table of all ordered pairs without evidence, of a plant A (n, n), B (n, k), Q (n, n).
+
+    Geweke's measure is NaN for inputs and unstable plants.
+    """
+    partition, n_units = plant.states, len(plant.names)
+    geweke = np.full((n_units, n_units), np.nan)
+    if np.abs(np.linalg.eigvals(A)).max() < 1:
+        geweke = geweke_measures(A, Q, information, partition)
+    scaled = B * plant.inputs[2]
+    roots = _state_scales(partition, A, Q + scaled @ scaled.T)
+    slices, names = partition.slices, plant.names
+    rows = []
+    for effect, cause in partition.pairs:
+        block = A[slices[effect], slices[cause]] @ roots[cause]
+        rows.append((names[cause], names[effect], "state", _size(roots[effect], block), geweke[effect, cause]))
+    for effect, cause in partition.pairs:
+        block = scaled[slices[effect], plant.input_slices[cause]]
+        if block.size:
+            rows.append((names[cause], names[effect], "input", _size(roots[effect], block), np.nan))
+    table = pd.DataFrame(rows, columns=["cause", "effect", "kind", "norm", "geweke"])
+    table = table.astype({"cause": object, "effect": object, "kind": object, "norm": float, "geweke": float})
+    nothing: dict[str, Any] = dict.fromkeys(("delay", "delay_low", "delay_high"), np.nan)
+    nothing |= {"stderr": np.inf, "statistic": 0.0, "p_value": 1.0, "p_adjusted": 1.0}
+    nothing |= {"verdict": "cannot tell", "because": "training by gradients tests no links"}
+    return table.assign(**nothing)[list(COLUMNS)]
+
+
+def _state_scales(partition, A, Q):
+    """Roots (n_m, n_m) of each unit's state covariance in the learned plant or, where that is not stable, of Q."""
+    cov = _stationary(A, Q, lambda: Q)
+    return [np.linalg.cholesky(cov[rows, rows]) for rows in partition.slices]
+
+
+def _size(root, block):
+    """Frobenius norm of a block (n_m, k) in states standardised by their root (n_m, n_m)."""
+    return float(np.linalg.norm(np.linalg.solve(root, block)))
+
+
+# How sure the blocks that training ends at are: errors from stretches of the record, tests, intervals.
+#
+# These are about the limit of training. That is the link only where no other unit and no level that moves acts on the
+# effect, the limit then being zero; the verdicts of the table therefore rest on held-out gains of the same states.
+
+ALPHA, MARGIN = 0.05, 0.1  # of tests by default, as a LikelihoodServer has them
+_MOST_ELEMENTS = 0.5  # of a block, as a share of the stretches its covariance is estimated from
+_BIASED = (
+    "other units or levels that move act on the effect: p_value, stderr and intervals are about what training ends at, "
+    "which is not this link"
+)
+_SHORT = "what training ends at may be zero whatever the link, and rows are too few for held-out gains"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What stretches of a record add to ``[A, B]``, (n_stretches, n, n + k), NaN in rows of units that do not tell."""
+
+    of_blocks: np.ndarray
+
+    @classmethod
+    def of(cls, plant, told):
+        """From the units' influences by name; None if no unit tells any."""
+        told = {name: each for name, each in told.items() if each is not None}
+        if not told:
+            return None
+        spread = np.full((len(next(iter(told.values()))), *plant.free.shape), np.nan)
+        spread[:, ~plant.free] = 0.0
+        for name, rows, columns in zip(plant.names, plant.states.slices, plant.drivers, strict=True):
+            if name in told:
+                shape = (len(spread), len(columns), rows.stop - rows.start)
+                spread[:, rows, columns] = np.swapaxes(told[name].reshape(shape), 1, 2)
+        return cls(spread)
+
+    @property
+    def stderr(self):
+        """Standard error of every element of ``[A, B]``, (n, n + k), zero for the units' own ones."""
+        n_stretches = len(self.of_blocks)
+        return np.sqrt((self.of_blocks**2).sum(axis=0) * n_stretches / (n_stretches - 1))
+
+    def estimates(self, learned, left, right, family):
+        """Blocks of `learned` (n, n + k) in other units, ``left X right``, as :class:`Tested` of a family of pairs."""
+        spread = np.pad((left @ self.of_blocks @ right).reshape(len(self.of_blocks), -1), [(0, 0), (0, 1)])
+        own = spread[:, family.pair_elements]
+        V, dof = covariance(own), family.pair_dof
+        is_known = (np.diagonal(V, axis1=1, axis2=2) > 0).sum(axis=1) == dof
+        is_known &= dof <= _MOST_ELEMENTS * len(spread)
+        V[~is_known] = PADDED_VARIANCE * np.eye(V.shape[1])
+        flat = np.append((left @ learned @ right).ravel(), 0.0)
+        return Tested(BlockEstimates.padded(flat[family.pair_elements], V, family), is_known, len(spread))
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Estimates of blocks, of which pairs their covariance is known, and from how many stretches."""
+
+    blocks: BlockEstimates
+    is_known: np.ndarray
+    n_stretches: int
+
+    @property
+    def columns(self):
+        """Columns of a table of links: Hotelling's test of every block, adjusted by Holm's rule."""
+        blocks, known = self.blocks, self.is_known
+        left = np.maximum(self.n_stretches - blocks.dof, 1)
+        p_value = f.sf(blocks.statistic * left / (blocks.dof * (self.n_stretches - 1)), blocks.dof, left)
+        p_value = np.where(known, p_value, 1.0)
+        p_adjusted = np.ones(len(known))
+        p_adjusted[known] = holm(p_value[known])
+        return {
+            "stderr": np.where(known, blocks.stderr, np.inf),
+            "statistic": np.where(known, blocks.statistic, 0.0),
+            "p_value": p_value,
+            "p_adjusted": p_adjusted,
+        }
+
+    def widened(self):
+        """The blocks with covariances with which chi-squared gives the ends that Hotelling's statistic does."""
+        dof, left = self.blocks.dof, np.maximum(self.n_stretches - self.blocks.dof, 1)
+        hotelling = (self.n_stretches - 1) * dof / left * f.isf(ALPHA, dof, left)
+        wider = self.blocks.covariance * (hotelling / chi2.isf(ALPHA, dof))[:, None, None]
+        return BlockEstimates(self.blocks.estimate, wider, dof)
+
+    def intervals(self, names, pairs, n_rows, confidence):
+        """The table of intervals of the strengths of all pairs."""
+        levels = {"confidence": confidence, "alpha": ALPHA, "margin": MARGIN}
+        return intervals_table(names, pairs, self.widened(), n_rows, **levels)
+
+
+def families(plant):
+    """Pairs of units by kind of link."""
+    partition = Partition(plant.states.sizes, [model.n_inputs for model in plant.models])
+    return {"state": partition} | ({"input": partition.input_pairs} if plant.n_inputs else {})
+
+
+def tested(table, tests, plant):
+    """A table of untested links with tests by kind, and verdicts by held-out gains of the states that were relayed."""
+    for kind, test in tests.items():
+        rows = table.index[table["kind"] == kind][test.is_known]
+        for name, values in test.columns.items():
+            table.loc[rows, name] = values[test.is_known]
+        table.loc[rows, "because"] = _SHORT
+    n, slices, found = plant.states.n_states, plant.states.slices, None
+    if are_gradable(slices, plant.n_samples):
+        known = plant.relayed[:, n:] if plant.n_inputs else None
+        found = grades(plant.relayed[:, :n], slices, plant.starts, known)
+    table = with_grades(table, found, plant.names)
+    is_told = table["verdict"].isin(TOLD) | (table["p_adjusted"] <= ALPHA)
+    moved = table["effect"].isin(table.loc[is_told, "effect"]) & np.isfinite(table["stderr"])
+    reasons = table["because"].where(table["because"] != _SHORT, "")
+    table.loc[moved, "because"] = (reasons + "; ").where(reasons != "", "")[moved] + _BIASED
+    return table
+
+
+# The papers' server: block rows of the transition matrix by gradient descent on the units' states.
 
 _ROUNDS = {"batch": 3000, "online": 2}
 
@@ -71,7 +281,7 @@ class GradientServer(Trained, Versioned, BaseEstimator):
         "stationary" solves for the fixed point that batch rounds converge to, with one linear solve per
         unit. It needs the other units' states at each unit: the server relays them once.
     rates : Rates, default=None
-        Weights and step sizes of the losses, see :class:`~skfedcausal.papers.server.options.Rates`. None takes the
+        Weights and step sizes of the losses, see :class:`~skfedcausal.papers.server.rounds.Rates`. None takes the
         largest that are sure to converge.
     xi : float, default=0.0
         Weight of the penalty ``D = mean |A_mm theta y - sum_n A_mn h_n|^2`` of [2]_ in the server's loss;
@@ -96,7 +306,7 @@ class GradientServer(Trained, Versioned, BaseEstimator):
         The paper's method or its baselines: ``theta = 0``; ``theta`` from the client loss alone and nothing
         at the server; ``theta`` from the client loss alone and the server fitted to it.
     stop : StopRule, default=None
-        When training ends, see :class:`~skfedcausal.papers.server.options.StopRule`.
+        When training ends, see :class:`~skfedcausal.papers.server.rounds.StopRule`.
 
     Attributes
     ----------
@@ -128,7 +338,7 @@ class GradientServer(Trained, Versioned, BaseEstimator):
     See Also
     --------
     skfedcausal.LikelihoodServer : The default, which identifies the blocks.
-    skfedcausal.papers.numerics.fixed_point.recurrence : Training as one linear map, its limit and rates.
+    skfedcausal.papers.numerics.descent.recurrence : Training as one linear map, its limit and rates.
 
     Notes
     -----

@@ -9,12 +9,31 @@ from scipy import stats
 
 from ...statespace.episodes import lagged_rows
 from ..joint import JointRecord
-from .hypotheses import LESS, LEVEL, NEW, USUAL_LAGS, unit_hypotheses
+from .hypotheses import (
+    FURTHER_LAGS,
+    LESS,
+    LEVEL,
+    NEW,
+    USUAL_LAGS,
+    LearnedPlant,
+    UnitResponses,
+    changed_run,
+    unit_hypotheses,
+    unit_innovations,
+)
 from .hypotheses import OWN as OWN_BLOCK
-from .innovations import UnitResponses, unit_innovations
-from .plant import FURTHER_LAGS, LearnedPlant, changed_run
-from .sizes import Change, change_of_unit, dated_fit, link_change
-from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
+from .tests import (
+    VARIANCE,
+    Change,
+    UnitTests,
+    change_of_unit,
+    dated_fit,
+    effective_tests,
+    link_change,
+    log_p_of_minimum,
+    weighted_holm,
+    window_starts,
+)
 from .tuning import TUNING
 
 _TESTED = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")

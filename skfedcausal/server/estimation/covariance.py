@@ -37,8 +37,7 @@ from scipy import stats
 from scipy.linalg import cho_solve
 
 from ...statespace.matrices import symmetric_root
-from .block_tests import grouped_columns, inverse_of, link_estimates
-from .evidence import BlockEstimates
+from .evidence import BlockEstimates, grouped_columns, inverse_of, link_estimates
 from .scoring import positive_factor
 from .tuning import TUNING
 

@@ -1,10 +1,4 @@
-"""How much of the measurements is sensor noise, in units whose measurements alone do not tell it from states.
-
-With as many states as sensors every split of the variance explains the present. Forecasts tell: noise that is
-taken for states, as slow disturbances are, makes the plant forget too soon what its inputs did to it. A share
-above one is more noise than the past leaves unpredicted: the plant then explains what the inputs do over many
-steps and leaves everything else to the noise, like an output-error model.
-"""
+"""How much of the measurements is sensor noise, and long records whose gaps the plant itself fills."""
 
 from dataclasses import replace
 from functools import partial
@@ -12,11 +6,20 @@ from functools import partial
 import numpy as np
 
 from ...statespace.episodes import episode_lengths, episodes
-from ..prediction import InputDrive, PlantFilter
+from ...statespace.timedomain import smooth
+from ..dynamics import InputDrive, PlantFilter
+from ..lagged.misfit import filled_record
 from .estimate import UNITS_WORK, estimate_plant
-from .scoring import Point, Scoring, ascend, spend
+from .scoring import Budget, Point, Scoring, ascend, spend
 from .standardised import StandardisedPlant
 from .tuning import TUNING
+
+# How much of the measurements is sensor noise, in units whose measurements alone do not tell it from states.
+#
+# With as many states as sensors every split of the variance explains the present. Forecasts tell: noise that is
+# taken for states, as slow disturbances are, makes the plant forget too soon what its inputs did to it. A share
+# above one is more noise than the past leaves unpredicted: the plant then explains what the inputs do over many
+# steps and leaves everything else to the noise, like an output-error model.
 
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 2.0, 5.0, 20.0)  # of what the past leaves unpredicted
 FILTERED = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # the same for the filter of a known plant
@@ -103,3 +106,47 @@ def forecast_error(record, plant, horizon):
             error = s[origins + ahead] - states[:, rows]
             total += np.einsum("ti,ij,tj->", error, weight, error) / len(weight)
     return float(np.sqrt(total / (horizon * len(origins) * len(scores))))
+
+
+# Plants of long records with gaps, learned from what the plant itself expects in the gaps.
+#
+# The exact likelihood of a record with gaps goes through it row by row, at every step of a search. Where there is no
+# time for that, every row is taken as if it were seen as the best one, with what the states expected of the plant so
+# far would have shown. States that were rarely missing are hardly changed by it.
+
+_PASSES = 3, 6  # over the record, of each filling
+_SETTLED = 1e-3  # change of the states in a pass, of their standard deviation
+
+
+def estimate_filled(record, settings):
+    """Estimate from a record filled twice, and this record.
+
+    First as the units on their own expect, then as the plant does that this gives.
+    """
+    plant = StandardisedPlant(record, settings.local, settings.fix_local)
+    A, Q = plant.uncoupled
+    A, Q, centred = plant.unscaled(A), plant.unscaled_covariance(Q), record.centred()
+    states = np.zeros((record.n_samples, len(Q)))
+    estimate, filled, settings = None, centred, replace(settings, edges=False)
+    seconds = settings.budget.max_time
+    for n_passes in _PASSES:
+        states = _expected(A, Q, centred, states, n_passes)
+        filled = filled_record(centred, states)
+        estimate = estimate_plant(filled, replace(settings, budget=Budget(seconds)))  # of the clock, too
+        A, Q = estimate.A, estimate.Q
+    return estimate, filled
+
+
+def _expected(A, Q, record, states, n_passes):
+    """States expected given a record with gaps, by some passes over the record with the gaps filled.
+
+    They solve ``(P^-1 + J_t) h = z_t`` row by row, P the states' covariance: with the best rows' information J the
+    right side gains ``(J - J_t) h``, which is the step that is repeated.
+    """
+    for _ in range(n_passes):
+        before, filled = states, filled_record(record, states)
+        about = {"J": filled.mean_information(), "starts": filled.starts, "keep": (), "intercept": False}
+        states = smooth(A, Q, filled.z, filled.matrices, **about)[1].states
+        if np.sqrt(np.mean((states - before) ** 2)) < _SETTLED * np.sqrt(np.mean(states**2)):
+            break
+    return states

@@ -1,8 +1,4 @@
-"""Resampled records of a plant of several lags: how estimates of its links scatter, and which halves find again.
-
-Rows are drawn in blocks, each of which is an episode: the likelihood leaves out its first rows, as many as there are
-lags. Inputs are drawn with the states of their rows.
-"""
+"""Links of a plant of several lags: tables with their delays, and how they scatter over resampled records."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -10,24 +6,28 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from ...statespace.episodes import remove_episode_means
 from ...statespace.inputs import input_term
-from ...statespace.lagged.information import averaged_periodogram
-from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
+from ...statespace.kalman import simulated_states
+from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums, averaged_periodogram
 from ...statespace.matrices import spectral_radius
-from ...statespace.simulation import simulated_states
 from ..dynamics import Plant
 from ..estimation.scoring import Budget
 from ..estimation.standardised import StandardisedPlant
-from ..links.intervals import root_intervals
+from ..links.engines import Engine
 from ..links.resampling import check_blocks, cut_into_blocks, length_of_blocks, repeated
-from ..links.tables import named_pairs
+from ..links.tables import COLUMNS, named_pairs, root_intervals, tests_table
 from .misfit import filled_record
-from .problem import Fitted, LaggedProblem, climb
-from .search import Sources, search, tested
+from .problem import Fitted, LaggedProblem, Sources, climb, search, tested
 from .stage import MEMORY, posterior_of, settled_scores, started
 from .tuning import TUNING
+
+# Resampled records of a plant of several lags: how estimates of its links scatter, and which halves find again.
+#
+# Rows are drawn in blocks, each of which is an episode: the likelihood leaves out its first rows, as many as there are
+# lags. Inputs are drawn with the states of their rows.
 
 
 @dataclass
@@ -198,3 +198,69 @@ def links_of_halves(redrawn, alpha, rng):
         keys += _channels(partition, partition.input_pairs.pairs, "input") if partition.n_inputs else []
         found.append(np.array([active[key] for key in keys], dtype=bool))
     return found
+
+
+# Tables of plants of several lags: links with their delays, and tests of them.
+
+
+def _verdicts(blocks, p_adjusted, alpha, margin):
+    """ "influence", "no influence" where the strength is hardly above the margin, or "cannot tell"."""
+    mean = blocks.squares + blocks.mean
+    spread = np.sqrt(blocks.spread + 4 * blocks.squares * blocks.along)
+    below = mean + norm.isf(alpha) * spread < margin**2
+    verdict = np.where(below, "no influence", "cannot tell").astype(object)
+    verdict[np.asarray(p_adjusted) <= alpha] = "influence"
+    return verdict
+
+
+@dataclass(frozen=True)
+class SeveralLags(Engine):
+    """Of a plant of several lags: `pairs` and `blocks` of states, and tests over all lags at once."""
+
+    columns: dict  # of the table of links, by kind of cause: "statistic" is twice the log evidence
+    by_kind: dict  # blocks of each kind
+    active: np.ndarray  # (n_units, n_sources), what acts on each unit
+
+    methods = ("score",)  # kernels of several decays have no degrees of freedom
+    why_methods = (
+        "the plant has several lags (see `misfit_`), over all of which links are tested by their score at once"
+    )
+
+    @classmethod
+    def of(cls, partition, lagged):
+        """From a `LaggedEstimate`."""
+        return cls(partition.pairs, lagged.blocks["state"], lagged.links, lagged.blocks, lagged.active)
+
+    def table(self, server):
+        """The table of links by the posterior: all pairs of units, then inputs; measures of small plants alone."""
+        partition, tables = server.partition_, []
+        geweke = server.plant_.geweke(server.information_, partition) if server.plant_.is_small else None
+        for kind, found in self.columns.items():
+            pairs, blocks = (partition if kind == "state" else partition.input_pairs).pairs, self.by_kind[kind]
+            columns = named_pairs(server.names_, pairs) | found
+            columns |= {"kind": kind, "norm": blocks.strength, "stderr": blocks.stderr, "because": ""}
+            columns["geweke"] = geweke[tuple(pairs.T)] if geweke is not None and kind == "state" else np.nan
+            columns["verdict"] = _verdicts(blocks, found["p_adjusted"], server.alpha, server.margin)
+            tables.append(pd.DataFrame(columns, columns=list(COLUMNS)))
+        return pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)
+
+    def tests(self, server, record, settings, method):
+        """The table of tests of all pairs by their scores."""
+        found = self.columns["state"]
+        tested = found["statistic"], np.nan, found["p_value"]
+        return tests_table(server.names_, self.pairs, self.active[tuple(self.pairs.T)], *tested)
+
+    def bootstrap(self, server, record, settings, **how):
+        """The table of links with the scatter of their estimates over resampled records."""
+        # for those who ask
+
+        redrawn = Redrawn.of(server, record, self.active, how.pop("block_length"))
+        return bootstrap_table(server, redrawn, self.columns, **how)
+
+    def halves(self, server, record, block_length):
+        """A task that finds the links of two random halves of a record."""
+        # for those who ask
+
+        redrawn = Redrawn.of(server, record, self.active, block_length)
+        check_blocks(len(redrawn.blocks_of_rows))
+        return partial(links_of_halves, redrawn, server.alpha)

@@ -1,24 +1,115 @@
-"""The plant of several lags of a record: learned from its scores, tested, dated, in its own units."""
+"""The plant of several lags of a record: learned, tested, dated, in its own units, inputs in their row."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy import stats
 
-from ...statespace.episodes import episodes
-from ...statespace.lagged.information import averaged_periodogram
+from ...statespace.episodes import episodes, lagged_rows
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, kernel_root
-from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
+from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums, averaged_periodogram
 from ...statespace.matrices import companion, spectral_radius
 from ..dynamics import Plant
+from ..estimation.estimate import estimate_plant
 from ..estimation.evidence import corrected
 from .curvature import learned_curvature
-from .delays import channel_posterior, first_lag_probabilities, likely_lags
-from .misfit import ROWS_PER_INPUT_LAG, ROWS_PER_LAG
-from .noise import unchanged, whitened, with_shared_noise
-from .problem import Fitted, LaggedProblem
-from .search import Sources, search
-from .timing import first_lags
+from .misfit import (
+    ROWS_PER_INPUT_LAG,
+    ROWS_PER_LAG,
+    channel_posterior,
+    filled_record,
+    first_lag_probabilities,
+    likely_lags,
+)
+from .problem import Fitted, LaggedProblem, Sources, search, unchanged, whitened, with_shared_noise
 from .tuning import TUNING
+
+# Whether an input acts in the row it is recorded in: it was set before the row was measured, or after.
+
+SAMPLED = ("auto", "after", "before")
+
+
+def words_by_input(sampled, names, sizes):
+    """A word for every input, from one for all or a dict of unit -> word or words."""
+    if isinstance(sampled, str):
+        sampled = dict.fromkeys(names, sampled)
+    unknown = set(sampled) - set(names)
+    if unknown:
+        raise ValueError(f"`sampled` names units {sorted(unknown)}; the units are {', '.join(names)}.")
+    words = []
+    for name, size in zip(names, sizes, strict=True):
+        own = sampled.get(name, "auto")
+        own = [own] * size if isinstance(own, str) else list(own)
+        if len(own) != size or not set(own) <= set(SAMPLED):
+            raise ValueError(
+                f"Got sampled={own!r} for the {size} inputs of unit {name!r}; give one of 'auto', 'after', "
+                "'before', or one for each input."
+            )
+        words += own
+    return words
+
+
+def refuse_delays(where):
+    """Refuse links that do not act after one row, where plants of several lags cannot be learned."""
+    raise ValueError(
+        f"`delays` leave out a link's first row, and a plant of several lags cannot be learned {where}. Leave `delays` "
+        "out, or allow a delay of one row."
+    )
+
+
+def refuse_at_once(names, sampled, where):
+    """Say that an input cannot act in its own row as the plant has one lag."""
+    units = names if isinstance(sampled, str) else sorted(sampled)
+    raise ValueError(
+        f"`sampled` says that inputs of {', '.join(units)} were set before their row was measured and act in "
+        f"it, but {where} a plant keeps one lag and none acts at once. Move these columns up by one row: "
+        "FederatedCounterfactualEstimator(sampled=...) does so with records in this process."
+    )
+
+
+def first_lags(words, series, starts, n_states):
+    """First lag at which every input acts.
+
+    "before" is 0, "after" 1. "auto" is 0 only where feedback cannot deceive it: where earlier measurements
+    say nothing of the input, and what its own past leaves of it says something of the row's measurements.
+    """
+    same_row, feedback = _p_values(series, starts, n_states)
+    at_once = (same_row < TUNING.timing_level) & (feedback >= TUNING.timing_level)
+    words = np.array(words)
+    return np.where((words == "before") | ((words == "auto") & at_once), 0, 1)
+
+
+def _p_values(series, starts, n_states):
+    """P values of no same-row response and of no feedback, by input, (2, k)."""
+    s, u = series[:, :n_states], series[:, n_states:]
+    kept = np.concatenate([np.arange(a + TUNING.timing_own_lags, b) for a, b in episodes(starts, len(s))])
+    lags = TUNING.timing_own_lags, TUNING.timing_state_lags
+    own, seen = (lagged_rows(x, n_lags, starts)[kept] for x, n_lags in zip((u, s), lags, strict=True))
+    s, u = s[kept], u[kept]
+    without, given = _residual(u, own), _residual(u, np.hstack([own, seen]))
+    rest = _residual(s, np.hstack([own, seen]))
+    n_rows, k = u.shape
+    p_values, dof = np.ones((2, k)), n_rows - own.shape[1] - seen.shape[1]
+    if dof < 1:
+        return p_values
+    given_squares = np.maximum(np.square(given).sum(axis=0), TUNING.timing_rounded * n_rows)
+    squares = np.maximum(np.square(without).sum(axis=0), given_squares), given_squares
+    F = (squares[0] - squares[1]) / seen.shape[1] / (squares[1] / dof)
+    p_values[1] = stats.f.sf(F, seen.shape[1], dof)
+    after = np.maximum(np.square(_residual(rest, given)).sum(axis=0), TUNING.timing_rounded * n_rows)
+    for j in range(k):
+        before = np.square(_residual(rest, np.delete(given, j, axis=1))).sum(axis=0)
+        ratio = (np.maximum(before, after) / after).max()
+        p_values[0, j] = min(1.0, n_states * stats.chi2.sf(n_rows * np.log(ratio), 1))
+    return p_values
+
+
+def _residual(y, x):
+    return y - x @ np.linalg.lstsq(x, y, rcond=None)[0] if x.shape[1] else y
+
+
+# The plant of several lags of a record: learned from its scores, tested, dated, in its own units.
 
 _STATE_LAGS, _INPUT_LAGS = (20, 10), (30, 12)  # of plants of few states and inputs, of others
 MEMORY = 24  # lags of the filter at least
@@ -340,3 +431,73 @@ def _link(fitted, sources, active, score, unit, source, is_there):
     if is_there:
         timing = likely_lags(first_lag_probabilities(S, q, n_lags), sources.lags(unit, source)[0])
     return moments, max(evidence, 0.0), timing
+
+
+# The plant of several lags of a record: with which share of sensor noise, level shifts or none, gaps filled anew.
+
+
+@dataclass
+class Search:
+    """For a plant of several lags, from the plant of one lag that was kept."""
+
+    raw: Any  # JointRecord with the noise that units suppose
+    record: Any  # with the noise that the filter supposes
+    estimate: Any  # of one lag
+    point: Any  # where the plant of one lag operates
+    settings: Any
+    budget: Any
+    words: tuple  # on the timing of every input
+    noise_share: float | None  # of sensor noise, chosen for one lag; None where it is not open
+    share: float | None = None  # that is chosen for several
+    latest: tuple = (0, 0)  # lag of states and of inputs that surely acts by itself
+
+    def learned(self):
+        """The :class:`~.stage.LaggedEstimate`, None if it is no better than the plant of one lag."""
+        lagged = self._of(self.estimate) if self.noise_share is None else self._with_share()
+        if lagged is not None and lagged.steps and self.words:  # one lag may take what inputs do for shifts
+            lagged = self._without_shifts(lagged)
+        has_gaps = not (self.record.is_constant or self.estimate.plant.stands_in)
+        if lagged is not None and has_gaps:  # what is missing as these lags expect it
+            filtered = self._at_its_point(lagged).run(self.record.at_steps(lagged.steps))
+            return self._of(estimate_plant(filled_record(self.record, filtered.hindsight()), self.settings))
+        return lagged
+
+    def is_likelier(self, lagged, filter_of_one_lag):
+        """Whether the exact likelihood, too, prefers several lags: that of their stage may run away."""
+        n_free = np.count_nonzero(self.estimate.scoring.structure.transition_mask)
+        record = self.record.at_hand
+        nothing = np.zeros(record.n_samples)
+        bare = replace(record, parts=tuple(replace(part, const=nothing) for part in record.parts))
+        several = self._at_its_point(lagged).run(bare.at_steps(lagged.steps))
+        one = filter_of_one_lag(self.point.placed(bare))
+        value = several.log_likelihood().sum() - lagged.n_effective
+        return value > one.log_likelihood().sum() - n_free + LIKELIER
+
+    def _of(self, estimate):
+        return learn_lags(estimate, self.settings, self.budget, self.words, self.latest)
+
+    def _at_its_point(self, lagged):
+        """The plant around its own operating point."""
+        return replace(lagged.dynamics, point=self.point.moved(self.record, lagged.steps, lagged.new_levels))
+
+    def _with_share(self):
+        """Where the share of sensor noise is open: the plant with the share of the largest evidence."""
+        best = None
+        for share in SHARES:
+            lagged = self._of(estimate_plant(self.raw.with_noise_share(share), self.settings))
+            # what does not converge may be no plant: a likelihood that runs away
+            if lagged is not None and (best is None or lagged.rank > best.rank):
+                best, self.share = lagged, share
+            elif best is not None:
+                break
+            if self.budget.is_spent:
+                break
+        return best
+
+    def _without_shifts(self, lagged):
+        """The plant of the record without level shifts, if it is likelier."""
+        if not self.record.is_constant:
+            return lagged
+        noisy = self.raw.with_noise_share((self.noise_share if self.share is None else self.share) or 0.0)
+        other = self._of(estimate_plant(noisy, replace(self.settings, level_shifts=None)))
+        return lagged if other is None or other.rank <= lagged.rank else other

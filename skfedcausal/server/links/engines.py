@@ -11,10 +11,18 @@ import numpy as np
 import pandas as pd
 
 from ..validity.report import report
-from .intervals import intervals_table, measure_intervals, scaled_ends, spectrum_intervals, strength_intervals
 from .resampling import bootstrap_table, halves_of
-from .tables import links_table
-from .tests import METHODS, classical_tests, tests_table
+from .tables import (
+    METHODS,
+    classical_tests,
+    intervals_table,
+    links_table,
+    measure_intervals,
+    scaled_ends,
+    spectrum_intervals,
+    strength_intervals,
+    tests_table,
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class Engine:
         """The table of correlated pairs with which of them acts on the other within a row."""
         if not len(correlations):
             return correlations
-        from .same_row import with_directions  # for units whose noise goes together
+        from .tables import with_directions  # for units whose noise goes together
 
         return with_directions(correlations, run, record, Q)
 
@@ -98,7 +106,7 @@ class Engine:
 
     def pieces(self, server, record, settings, piece):
         """Estimates of blocks in pieces of so many rows, of which pairs, and the pieces' rows."""
-        from .over_time import estimates_of_pieces  # for those who ask
+        from .resampling import estimates_of_pieces  # for those who ask
 
         return estimates_of_pieces(record, settings, piece)
 

@@ -22,7 +22,7 @@ from ...statespace.held_out import (
     shares_of_products,
 )
 from ...statespace.lines import without_lines
-from ...statespace.partition import positions_of
+from ...statespace.matrices import positions_of
 from .tuning import TUNING
 
 N_BLOCKS = 20  # stretches that are left out in turn

@@ -1,25 +1,236 @@
-"""What a learned plant answers about its links; functions in this folder take the settings."""
+"""What a learned plant answers about its links, from what it kept or from its messages."""
 
 from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csgraph
+from sklearn.base import clone
 
 from ...arguments import check_confidence
+from ...statespace.episodes import mean_with_error
 from ...statespace.matrices import few_threads
-from ..estimation.estimate import LARGE
+from ...statespace.observation import Information
+from ..dynamics import Plant
+from ..estimation.estimate import LARGE, screen_plant
 from ..estimation.scoring import Budget
-from ..fitting import knowledge_of
+from ..fitting import correction_of, knowledge_of, settings_of, with_knowledge
 from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wandering
-from .answers import anew, classical_tests
-from .curves import with_curves
+from .curves import LinkShapes, with_curves
 from .grades import grades_of, holds, with_grades
-from .intervals import pair_of, spectrum_table
-from .shapes import LinkShapes
-from .tests import check_method
+from .resampling import check_bootstrap, check_stability, stability_table
+from .tables import check_method, links_table, pair_of, spectrum_table
+from .tuning import TUNING
+
+# What a unit gains from the plant: held-out log-likelihood of its own measurements.
+#
+# Everything is computed from the units' messages: the term of a log-density that only the unit knows is the
+# same whoever predicts, and drops out of every difference.
+
+
+def split_messages(messages, held_out):
+    """Messages about the first part of every episode, and about the last one."""
+    if not 0 < held_out < 1:
+        raise ValueError(f"Got held_out={held_out}; give a share between 0 and 1.")
+    lengths = next(iter(messages.values())).lengths
+    cuts = [length - round(held_out * length) for length in lengths]
+    if any(cut in (0, length) for cut, length in zip(cuts, lengths, strict=True)):
+        raise ValueError(f"Episodes of {lengths} time steps cannot be split with held_out={held_out}.")
+    ends = np.cumsum(lengths).tolist()
+    is_tail = np.arange(ends[-1]) >= np.repeat(np.array(ends) - lengths + cuts, lengths)
+    rest = [length - cut for length, cut in zip(lengths, cuts, strict=True)]
+    parts = (np.flatnonzero(~is_tail), tuple(cuts)), (np.flatnonzero(is_tail), tuple(rest))
+    return tuple({name: message.at(*part) for name, message in messages.items()} for part in parts)
+
+
+def without_unit(record, unit):
+    """The record as it would be had a unit sent nothing."""
+    part = record.parts[unit]
+    nothing = Information(np.zeros_like(part.z), np.zeros_like(part.patterns[:1]))
+    return replace(record, parts=(*record.parts[:unit], nothing, *record.parts[unit + 1 :]))
+
+
+def connected(A, Q, partition):
+    """Which units lie in the same connected part of the plant, ndarray of bool (n_units, n_units).
+
+    Units in different parts are independent of each other.
+    """
+    touched = (A != 0) | (Q != 0)
+    graph = np.array([[touched[m, n].any() for n in partition.slices] for m in partition.slices])
+    label = csgraph.connected_components(graph, directed=False)[1]
+    return label[:, None] == label
+
+
+class Benefit:
+    """Held-out gains of every unit from all others and from each of them."""
+
+    def __init__(self, plant, alone, tail):
+        self.names = plant.names_
+        run = plant.filter(tail)
+        record = run.record
+        self._present = [part.patterns.any(axis=(1, 2))[part.pattern_of] for part in record.parts]
+        acts = np.abs(plant.lag_transitions_).sum(axis=0)
+        if len(plant.lag_transitions_) == 1:
+            acts = plant.unshrunk_transition_
+        self._together = connected(acts, plant.process_cov_, plant.partition_)
+        everything = run.unit_log_densities()
+        n_samples, n_units = everything.shape
+        self._from_all = np.zeros((n_samples, n_units))
+        self._from_unit = np.zeros((n_units, n_samples, n_units))
+        for n, name in enumerate(self.names):
+            others = self._together[n] & (np.arange(n_units) != n)
+            if not others.any():
+                continue  # its part of the plant is its own model
+            own = alone(name).filter({name: tail[name]}).unit_log_densities()[:, 0]
+            self._from_all[:, n] = everything[:, n] - own
+            withheld = plant.plant_.run(without_unit(record, n)).unit_log_densities()
+            self._from_unit[n][:, others] = (everything - withheld)[:, others]
+
+    def by_unit(self):
+        """One row per unit."""
+        pairs = self.by_pair()
+        rows = []
+        for m, name in enumerate(self.names):
+            gain, stderr = mean_with_error(self._from_all[self._present[m], m])
+            row = {"unit": name, "gain": gain, "stderr": stderr, "rows": int(self._present[m].sum())}
+            found = pairs[(pairs["effect"] == name) & (pairs["gain"] > TUNING.benefit_significant * pairs["stderr"])]
+            best = {"neighbour": "", "neighbour_gain": 0.0, "neighbour_stderr": 0.0}
+            if len(found):
+                top = found.loc[found["gain"].idxmax()]
+                best = dict(zip(best, (top["cause"], top["gain"], top["stderr"]), strict=True))
+            rows.append(row | best)
+        return pd.DataFrame(rows).set_index("unit")
+
+    def by_pair(self):
+        """One row per ordered pair of units."""
+        rows = []
+        for m, n in permutations(range(len(self.names)), 2):
+            gain, stderr = mean_with_error(self._from_unit[n][self._present[m], m])
+            rows.append({"cause": self.names[n], "effect": self.names[m], "gain": gain, "stderr": stderr})
+        return pd.DataFrame(rows, columns=["cause", "effect", "gain", "stderr"])
+
+
+# What is asked of a server that learned links and needs its messages again: functions of the server.
+
+
+def benefit(server, messages, *, held_out=0.3):
+    """Gain of each unit from the plant, on held-out rows, a `Benefit`."""
+    if server.partition_.n_inputs:
+        raise ValueError("The benefit of joining is computed for plants without inputs.")
+    head, tail = split_messages(messages, held_out)
+    return Benefit(anew(server, head), lambda name: anew(server, {name: head[name]}), tail)
+
+
+def anew(server, messages):
+    """Another server like this one that learned from other messages, and measured no benefit."""
+    other = clone(server)
+    other.measures_benefit = False
+    return other.fit(messages)
+
+
+def classical_tests(server, messages, method):
+    """The table of classical tests of the record that a server learned from."""
+    server.engine_.check_tests(method)
+    settings = settings_of(server, server.names_, messages)
+    return server.engine_.tests(server, server.joint_record(messages), settings, method)
+
+
+def changed_links(server, messages, alpha):
+    """Which links and units of the plant have changed in a record; dates are its rows."""
+    from ..changes.compared import changed_table  # for those who ask
+    from ..changes.hypotheses import LearnedPlant
+
+    record, learned = server.joint_record(messages), server.unshrunk_plant_
+    estimates = server.engine_.blocks if learned.n_lags == 1 else None
+    pairs = server.engine_.pairs if server.n_absent_ else None
+    settings = learned.scale, server.n_samples_, estimates, record.known_links, pairs
+    plant = LearnedPlant(learned.A, server.partition_, *settings)
+
+    def filter_of(A):
+        return Plant(A, learned.B, learned.Q, learned.point).run(record)
+
+    with few_threads(record.partition.n_states):
+        return changed_table(server.names_, plant, record, filter_of, alpha)
+
+
+def bootstrap_links(server, messages, *, n_resamples, method, confidence, **how):
+    """Scatter of the estimates of links over resampled records, to check their standard errors."""
+    check_bootstrap(n_resamples, method, confidence)
+    settings, how = settings_of(server, server.names_, messages), how | {"method": method, "confidence": confidence}
+    return server.engine_.bootstrap(server, server.joint_record(messages), settings, n_resamples=n_resamples, **how)
+
+
+def stable_links(server, messages, *, n_resamples, threshold, block_length, **how):
+    """Links that the search finds in most halves of a record: stability selection."""
+    check_stability(n_resamples, threshold)
+    record, how = server.joint_record(messages), how | {"threshold": threshold}
+    return stability_table(record, server.engine_.halves(server, record, block_length), n_resamples=n_resamples, **how)
+
+
+def links_over_time(server, messages, piece):
+    """Links by the rows between which they stay the same."""
+    from . import resampling  # for those who ask
+
+    record, settings = server.joint_record(messages), settings_of(server, server.names_, messages)
+    estimates = partial(server.engine_.pieces, server, record, settings)
+    return resampling.links_over_time(record, estimates, piece, alpha=server.alpha, margin=server.margin)
+
+
+def screen(server, messages):
+    """Test every pair once at the uncoupled plant of one lag, the fast first step of `fit`.
+
+    Score tests that take no other links into account, so an indirect influence may show. Geweke's
+    measure, which needs the whole plant, is missing (NaN).
+
+    Parameters
+    ----------
+    server : LikelihoodServer
+        Its settings.
+    messages : dict of str to StateMessage
+
+    Returns
+    -------
+    DataFrame
+        With the columns of `links_`.
+
+    Examples
+    --------
+    >>> from skfedcausal import KalmanClient, LikelihoodServer
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.server.links.questions import screen
+    >>> X, truth = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+    >>> messages = {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()}
+    >>> table = screen(LikelihoodServer(), messages)
+    >>> table.loc[table["p_value"].idxmin(), ["cause", "effect"]].tolist()
+    ['unit0', 'unit2']
+    """
+    server._validate_params()
+    record = with_knowledge(server, JointRecord.from_messages(messages))
+    if len(record.names) > LARGE:
+        from ..sparse.server import asks_for_the_whole, screened_table  # for plants of many units
+
+        if not asks_for_the_whole(record, server):
+            with few_threads(record.partition.n_states):
+                return screened_table(server, record)
+    return screened(server, record)
+
+
+def screened(server, record):
+    """Table of the tests of a joint record at the uncoupled plant."""
+    blocks = screen_plant(record)
+    how = {"alpha": server.alpha, "margin": server.margin, "correction": correction_of(server, record.names)}
+    table = links_table(record.names, record.partition, blocks, **how)
+    known = record.known_links
+    return table if known is None else known.told(table, record.names)
+
+
+# What a learned plant answers about its links; functions in this folder take the settings.
 
 
 class Verdicts(NamedTuple):

@@ -10,18 +10,28 @@ from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
 from ...parallel import run, started
-from ...statespace.partition import positions_of
+from ...statespace.matrices import positions_of
+from ..estimation.estimate import is_degenerate, is_singular
 from ..estimation.evidence import PADDED_VARIANCE, benjamini_hochberg
 from ..estimation.scoring import Budget, Point
-from ..estimation.search import is_degenerate, is_singular
-from .alone import padded_spectra, screened
-from .blocks import BlockTask, fitted_block, measured_block
-from .cover import assembled, cores, neighbours, stable, with_halo
-from .filter import stationary_gain
-from .gaps import are_stable_alone, n_fillings
-from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs, work_of_tests
-from .plant import LargePlant
-from .screening import PairRows, given_others, products, statistics, tested
+from .blocks import BlockTask, LargePlant, fitted_block, measured_block
+from .filter import are_stable_alone, assembled, cores, n_fillings, neighbours, stable, stationary_gain, with_halo
+from .screening import (
+    PairRows,
+    capped,
+    given_others,
+    p_values,
+    padded_spectra,
+    pairs_of,
+    products,
+    regressors,
+    screened,
+    significant_of,
+    statistics,
+    tested,
+    tested_inputs,
+    work_of_tests,
+)
 from .tuning import TUNING
 
 _FAST = 3.0  # times that operations of large products are faster than those of many small ones

@@ -8,18 +8,16 @@ import pandas as pd
 
 from ...parallel import chunks, started, workers
 from ...statespace.episodes import lag_covariances, side_by_side
-from ...statespace.matrices import few_threads
-from ...statespace.partition import positions_of, slices_of
+from ...statespace.matrices import few_threads, positions_of, slices_of
 from ..links.engines import Engine
 from ..links.resampling import cut_into_blocks
-from ..links.tests import METHODS, classical_tests
+from ..links.tables import METHODS, classical_tests
 from ..validity import checks
 from ..validity import report as usual
 from . import tables
-from .filter import LargeFilter
-from .gaps import drawn_record, share_there
+from .blocks import UNITS, LargePlant, columns
+from .filter import LargeFilter, drawn_record, share_there
 from .learning import ALL_PAIRS, tests_given
-from .plant import UNITS, LargePlant, columns
 from .tuning import TUNING
 
 

@@ -8,28 +8,24 @@ import pandas as pd
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
-from ...callers import warn
+from ...arguments import warn
 from ...parallel import chunks, run, workers
 from ...statespace.matrices import few_threads
 from ...statespace.segments import Change
 from .. import fitting
+from ..dynamics import OperatingPoint
 from ..estimation.estimate import LARGE, Climb
-from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget
+from ..estimation.standardised import joined_shifts
 from ..lagged.misfit import misfit_table, one_lag_is_enough
-from ..prediction import OperatingPoint
 from . import tables
-from .alone import screened
-from .cover import stable
-from .filter import stationary_gain
-from .gaps import WORTH_WAITING, SparsePlant, are_mostly_there, least_there
-from .input_effects import coefficients, input_links_table, shrunk_inputs, without_inputs
-from .inputs import are_told_apart, find_drivers
+from .blocks import UNITS, LargePlant, filled_by_units, shifts_of_units, stretches
+from .filter import WORTH_WAITING, SparsePlant, are_mostly_there, least_there, stable, stationary_gain
 from .learning import ALL_PAIRS, AsAWhole, estimate_large
 from .memory import check_inputs, check_memory, whole_elements
-from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units, stretches
 from .report import InBlocks
-from .screening import PairRows, tested
+from .screening import PairRows, are_told_apart, find_drivers, screened, tested
+from .tables import coefficients, input_links_table, shrunk_inputs, without_inputs
 from .tuning import TUNING
 
 

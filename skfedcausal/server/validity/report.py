@@ -190,7 +190,7 @@ def _driven(rows):
 
 def _shifts(found):
     """Rows (start, stop) in which levels shift again and again, as those of a driver, and in how many a unit moves."""
-    from .levels import movers, shifts  # for plants with drivers
+    from .checks import movers, shifts  # for plants with drivers
 
     scores = found.scores if found.path is None else [*map(np.add, found.scores, found.path)]
     seen = shifts(np.hstack(scores), found.starts)

@@ -9,22 +9,25 @@ from scipy.special import expit
 from ...statespace.episodes import episodes
 from ..joint import JointRecord
 from . import stream
-from .bends import CurvedResponse, shown
-from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_codes, is_glitch, revised
-from .incidents import DECIDED, HORIZON, LOOKBACK, OUTSIDE, Incident, Verdict
-from .inputs import Followed, bare_nominal, states_of, without_response
-from .lasting import KINDS, SPREADS
-from .learning import learned_plant
-from .nominal import (
-    NominalRows,
-    OffSubspace,
-    by_way_of_others,
-    curved_causes,
-    off_subspace,
-    rows_to_learn_from,
-    scale_dispersion,
+from .incidents import (
+    DECIDED,
+    HOLDING,
+    HORIZON,
+    LOOKBACK,
+    LOUD,
+    OUTSIDE,
+    Evidence,
+    Incident,
+    OnsetRule,
+    Verdict,
+    event_ages,
+    event_codes,
+    is_glitch,
+    revised,
 )
-from .operating import LARGE, OperatingPoint, beyond_followed, fault_end
+from .inputs import CurvedResponse, Followed, bare_nominal, shown, states_of, without_response
+from .learning import learned_plant
+from .operating import LARGE, OperatingPoint, beyond_followed, fault_end, visited
 from .posterior import (
     SURE,
     Answer,
@@ -39,11 +42,21 @@ from .posterior import (
     together,
     upstream,
 )
-from .slow import SLOW, WAIT, SlowWatch, root_of, share_of_budget
+from .slow import KINDS, SLOW, SPREADS, WAIT, SlowWatch, root_of, share_of_budget
 from .stream import StreamState, taken
-from .thresholds import GAP, STATISTICS, AlarmLevels
+from .thresholds import (
+    GAP,
+    STATISTICS,
+    AlarmLevels,
+    NominalRows,
+    OffSubspace,
+    by_way_of_others,
+    curved_causes,
+    off_subspace,
+    rows_to_learn_from,
+    scale_dispersion,
+)
 from .tuning import TUNING
-from .visited import visited
 
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 

@@ -1,16 +1,21 @@
-"""Incidents: when one starts, goes on and ends, and how verdicts on them look as tables."""
+"""Incidents: when one starts, goes on and ends, the evidence that revises it, flags, tables."""
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import takewhile
-from typing import Any
+from itertools import combinations, takewhile
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binom
 
+from ...arguments import warn
 from .posterior import SURE
 from .thresholds import GAP, alarm_runs
 from .tuning import TUNING
+
+# Incidents: when one starts, goes on and ends, and how verdicts on them look as tables.
 
 LOOKBACK = 100  # steps before the alarm in which the onset is looked for
 HORIZON = 80  # steps after the alarm until which an answer is revised
@@ -280,3 +285,477 @@ def roots_per_step(verdicts, names, n_samples):
     roots = np.full(n_samples, "", dtype=object)
     label_rows(roots, verdicts, names)
     return roots
+
+
+# The paper's inference: two anomaly flags per unit, a look-up table of pairs, consistency over a horizon.
+#
+# Incidents are runs of steps with a root in the flags.
+
+FLAG_GAP = 10  # steps without a root after which an incident is over
+_LONGEST = 100_000  # steps: no horizon
+
+ROOT, PROPAGATED, NOMINAL, AUGMENTED_ONLY = (1, 1), (1, 0), (0, 0), (0, 1)
+
+#: Table 1 of the paper: flags (Z_c, Z_a) of two units to (root, propagated) or the name of a special verdict.
+#: The paper prints ten of the sixteen pairs; the other six are marked and follow from the same reading.
+TABLE_1 = {
+    (ROOT, NOMINAL): ("first", None),
+    (NOMINAL, ROOT): ("second", None),
+    (ROOT, PROPAGATED): ("first", "second"),
+    (PROPAGATED, ROOT): ("second", "first"),
+    (AUGMENTED_ONLY, ROOT): "imperfect training",
+    (ROOT, AUGMENTED_ONLY): "imperfect training",
+    (NOMINAL, NOMINAL): "no anomaly",
+    (PROPAGATED, PROPAGATED): "neither",
+    (AUGMENTED_ONLY, AUGMENTED_ONLY): "independent clients",
+    (ROOT, ROOT): "violates assumptions",
+    # not in the paper's table:
+    (PROPAGATED, NOMINAL): "neither",  # an effect whose cause shows no flag
+    (NOMINAL, PROPAGATED): "neither",
+    (AUGMENTED_ONLY, NOMINAL): "imperfect training",  # the augmenter alone is surprised
+    (NOMINAL, AUGMENTED_ONLY): "imperfect training",
+    (PROPAGATED, AUGMENTED_ONLY): "imperfect training",
+    (AUGMENTED_ONLY, PROPAGATED): "imperfect training",
+}
+
+
+def needed_answers(horizon, kept, other, nominal, rate):
+    """How many of a unit's randomised answers must be (1, 1) for it to count as the root.
+
+    As many as are expected when more than half of the true pairs in the `horizon` steps looked at together
+    are (1, 1), and so many that a unit in nominal operation gives them at most at the wanted `rate`, in
+    false alarms per step of one unit. `kept` and `other` are the probabilities of an answer given that pair
+    or another one, `nominal` bounds the share of true (1, 1) in nominal operation. Warns if it is more than
+    `horizon`: then no alarm is possible.
+
+    Examples
+    --------
+    >>> from skfedcausal.server.watching.incidents import needed_answers
+    >>> needed_answers(10, 1.0, 0.0, 0.0, 1e-3), needed_answers(10, 0.71, 0.1, 0.05, 1e-3)
+    (6, 6)
+    """
+    needed = _needed(horizon, kept, other, nominal, rate)
+    if needed > horizon:
+        enough = (k for k in range(horizon, _LONGEST) if _needed(k, kept, other, nominal, rate) <= k)
+        warn(
+            f"Randomised flags cannot tell a root from chance within horizon={horizon} steps at the "
+            "false-alarm rate asked for, so that there will never be an alarm. Give a horizon of at least "
+            f"{next(enough, _LONGEST)}, a larger epsilon or a higher rate.",
+        )
+    return needed
+
+
+def _needed(horizon, kept, other, nominal, rate):
+    majority = horizon // 2 + 1
+    expected = majority * kept + (horizon - majority) * other
+    by_chance = binom.isf(rate, horizon, nominal * kept + (1 - nominal) * other) + 1
+    return int(max(np.ceil(expected), by_chance))
+
+
+def roots_of_flags(flags, horizon=1, needed=1):
+    """Root unit at every step from the flags of all units.
+
+    A unit is the root when its flags are (1, 1), as in every pair of Table 1 that has a root, and no other
+    unit's are; two such units violate the paper's assumptions (Proposition 5.2), and beside a unit with
+    (0, 1) the table answers "imperfect training": both are undecided. With a horizon the unit must have been
+    (1, 1) in at least `needed` of the last `horizon` steps and more often than any other (Remark 5.1); single
+    steps with other pairs then do not matter.
+
+    `flags` are integers of shape (n_samples, n_units, 2). Gives the unit at every step, -1 for no incident
+    and -2 for undecided.
+    """
+    is_root = (flags == 1).all(axis=2)
+    imperfect = np.zeros(len(flags), dtype=bool)
+    if horizon > 1 or needed > 1:
+        sums = np.cumsum(np.concatenate([np.zeros((1, is_root.shape[1])), is_root]), axis=0)
+        ends = np.arange(1, len(is_root) + 1)
+        count = sums[ends] - sums[np.maximum(ends - horizon, 0)]
+        is_root = (count >= needed) & (count == count.max(axis=1, keepdims=True))
+    else:
+        imperfect = (flags == AUGMENTED_ONLY).all(axis=2).any(axis=1)
+    total = is_root.sum(axis=1)
+    clear = (total == 1) & ~imperfect
+    return np.where(clear, is_root.argmax(axis=1), np.where(total > 0, -2, -1))
+
+
+def table_1_answers(flags):
+    """Verdict of Table 1 on every pair of units at every step, one column ``first, second`` per pair.
+
+    `flags` has the columns ``unit__Z_c`` and ``unit__Z_a``, as :func:`skfedcausal.inspection.flags` gives them.
+    A root is ``"first"``, or ``"first -> second"`` where the other shows the propagated effect; special
+    verdicts have their names.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.server.watching.incidents import table_1_answers
+    >>> names = ["a__Z_c", "a__Z_a", "b__Z_c", "b__Z_a"]
+    >>> table_1_answers(pd.DataFrame([[1, 0, 1, 1], [0, 1, 1, 1]], columns=names))["a, b"].tolist()
+    ['b -> a', 'imperfect training']
+    """
+    names = list(dict.fromkeys(column.rpartition("__")[0] for column in flags))
+    pairs = {name: list(flags[[f"{name}__Z_c", f"{name}__Z_a"]].itertuples(index=False)) for name in names}
+    verdicts = {}
+    for first, second in combinations(names, 2):
+        units = {"first": first, "second": second}
+        words = {
+            pair: answer if isinstance(answer, str) else " -> ".join(units[k] for k in answer if k)
+            for pair, answer in TABLE_1.items()
+        }
+        together = zip(pairs[first], pairs[second], strict=True)
+        verdicts[f"{first}, {second}"] = [words[tuple(a), tuple(b)] for a, b in together]
+    return pd.DataFrame(verdicts, index=flags.index)
+
+
+def causal_network(flags):
+    """Which unit showed effects of which: the causal network that Algorithm 2 gives beside the roots.
+
+    `flags` as for :func:`table_1_answers`. One row per ordered pair with ``cause -> effect`` in Table 1 at
+    some step: ``cause``, ``effect``, ``steps`` and ``share`` of the steps at which the cause was named a
+    root of the pair.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.server.watching.incidents import causal_network
+    >>> names = ["a__Z_c", "a__Z_a", "b__Z_c", "b__Z_a"]
+    >>> flags = pd.DataFrame([[1, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]], columns=names)
+    >>> causal_network(flags).to_dict("records")
+    [{'cause': 'b', 'effect': 'a', 'steps': 1, 'share': 0.5}]
+    """
+    rows = []
+    for pair, answers in table_1_answers(flags).items():
+        first, second = pair.split(", ")
+        for cause, effect in ((first, second), (second, first)):
+            steps = int((answers == f"{cause} -> {effect}").sum())
+            named = steps + int((answers == cause).sum())
+            if steps:
+                rows.append({"cause": cause, "effect": effect, "steps": steps, "share": steps / named})
+    return pd.DataFrame(rows, columns=["cause", "effect", "steps", "share"])
+
+
+def local_verdicts(flags, heard=None):
+    """What every unit says of itself from its own flags and those it hears, without a server.
+
+    Parameters
+    ----------
+    flags : ndarray of int of shape (n_samples, n_units, 2)
+    heard : sequence of sequence of int, default=None
+        Positions of the units whose flags each unit gets; None: all others.
+
+    Returns
+    -------
+    ndarray of str of shape (n_samples, n_units)
+        "root" where its flags are (1, 1) and nobody it hears shows (1, 1) or (0, 1); "effect" where they
+        are (1, 0) and somebody it hears shows (1, 1); "undecided" where Table 1 decides neither; "" if no
+        flag is raised.
+        With all units heard, exactly the unit that :func:`roots_of_flags` names says "root".
+    """
+    flags = np.asarray(flags)
+    n_units = flags.shape[1]
+    kinds = {pair: (flags == pair).all(axis=2) for pair in (ROOT, PROPAGATED, AUGMENTED_ONLY)}
+    out = np.full(flags.shape[:2], "", dtype="<U9")
+    for m in range(n_units):
+        others = [n for n in range(n_units) if n != m] if heard is None else list(heard[m])
+        somebody = {pair: kind[:, others].any(axis=1) for pair, kind in kinds.items()}
+        out[flags[:, m].any(axis=1), m] = "undecided"
+        out[kinds[ROOT][:, m] & ~somebody[ROOT] & ~somebody[AUGMENTED_ONLY], m] = "root"
+        out[kinds[PROPAGATED][:, m] & somebody[ROOT], m] = "effect"
+    return out
+
+
+# -- incidents -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FlagIncident:
+    """An incident that is followed: its first and last step, and how often each unit was the root."""
+
+    detected: int
+    last: int
+    votes: np.ndarray
+    first_rows: np.ndarray
+    n_votes: int = 0
+
+    def vote(self, row, root):
+        """Take note of the root in one step, -2 for undecided."""
+        self.last = row
+        if row > self.detected + HORIZON:
+            return
+        self.n_votes += 1
+        if root >= 0:
+            self.votes[root] += 1
+            if self.first_rows[root] < 0:
+                self.first_rows[root] = row
+
+    def verdict(self, is_open):
+        """A unit's probability is its share of the steps from the first to the horizon."""
+        probability, first_rows = self.votes / self.n_votes, self.first_rows.copy()
+        return Verdict(self.detected, self.detected, self.last, is_open, "flags", probability, first_rows, "undecided")
+
+
+@dataclass
+class FlagState:
+    """Where a stream of flags stands: steps so far, the flags of the last ones, the open incident."""
+
+    position: int = 0
+    tail: np.ndarray | None = None
+    incident: FlagIncident | None = None
+
+
+@dataclass(frozen=True)
+class FlagWatch:
+    """Incidents from flags as they come; `horizon` and `needed` as in :func:`roots_of_flags`."""
+
+    horizon: int
+    needed: int
+    new_state = FlagState
+
+    @staticmethod
+    def pause(state):
+        """Begin anew after rows of which nothing is known."""
+        state.tail, state.incident = None, None
+
+    def push(self, flags, state):
+        """Verdicts on the incidents that are new or that changed with more flags, (n_samples, n_units, 2).
+
+        The FlagState is changed in place.
+        """
+        known = flags if state.tail is None else np.concatenate([state.tail, flags])
+        roots = roots_of_flags(known, self.horizon, self.needed)[len(known) - len(flags) :]
+        state.tail = known[len(known) - min(self.horizon - 1, len(known)) :]
+        begin, state.position = state.position, state.position + len(flags)
+        changed = [] if state.incident is None else [state.incident]
+        for k in np.flatnonzero(roots != -1).tolist():
+            row, n_units = begin + k, flags.shape[1]
+            if state.incident is None or row - state.incident.last > FLAG_GAP:
+                state.incident = FlagIncident(row, row, np.zeros(n_units), np.full(n_units, -1))
+                changed.append(state.incident)
+            state.incident.vote(row, int(roots[k]))
+        if state.incident is not None and state.position - 1 - state.incident.last > FLAG_GAP:
+            state.incident = None
+        return [incident.verdict(is_open=incident is state.incident) for incident in changed]
+
+
+# Rows of evidence, and what revises the answer to an incident from them.
+#
+# Beside the statistics these are a jump that it begins with, what units notice of their own columns, and single rows
+# that only a sensor can have made.
+
+_MARGIN = math.log(2)  # beyond the largest nominal surprise, and beyond all other units
+
+CHANGED, HELD, ALL_HELD = 1, 2, 4  # bits of an event
+HOLDING = ("sensor held", "unit held")  # kinds of faults that are there while their unit notices them
+LOUD = 2.0  # alarm level over threshold while something is noticed
+
+
+# -- rows ------------------------------------------------------------------------------------------------
+
+
+class Evidence(NamedTuple):
+    """Consecutive rows of an episode as incidents are judged by them.
+
+    first : position of the first row
+    scaled, predicted, states : scaled Kalman innovations, predicted states and states as measured, (n_rows, n)
+    surprise : log surprise of each unit on its own over its nominal mean, (n_rows, n_units), like the rest
+    given_others : log surprise given the other units' innovations of the same step
+    surplus : surprise of the states given the other units, over its nominal mean
+    outside : off-subspace numbers over their expectation from the states
+    absent : whether the unit is absent
+    levels : alarm levels by statistic, (n_rows, n_statistics, n_units)
+    events : what the units notice of their own columns, see :mod:`.noticed`
+    errors : of the prediction from the last row, beyond those of the operating point, (n_rows, n)
+    distance : off-subspace numbers
+    unknown : whether inputs are where the plant is not known, (n_rows,), 2 where it has to be learned
+    mode : place of the mode that inputs tell, (n_rows,), -1 for none
+    beyond : how far inputs are beyond their ranges in the nominal record, (n_rows,)
+    unsure : variance of what curves of the states are wrong by, over that of the news of each unit, (n_rows, n_units)
+    rare : return periods of what lasts, (n_rows, n_kinds, n_units), see :mod:`.slow`; of no kind where none is learned
+    """
+
+    first: int
+    scaled: np.ndarray
+    predicted: np.ndarray
+    states: np.ndarray
+    surprise: np.ndarray
+    given_others: np.ndarray
+    surplus: np.ndarray
+    outside: np.ndarray
+    absent: np.ndarray
+    levels: np.ndarray
+    events: np.ndarray
+    errors: np.ndarray
+    distance: np.ndarray
+    unknown: np.ndarray
+    mode: np.ndarray
+    beyond: np.ndarray
+    unsure: np.ndarray
+    rare: np.ndarray
+
+    @property
+    def stop(self):
+        """Position after the last row."""
+        return self.first + len(self.scaled)
+
+    def between(self, start, stop):
+        """The rows of these positions."""
+        rows = slice(start - self.first, stop - self.first)
+        return Evidence(start, *(series[rows] for series in self[1:]))
+
+    def followed_by(self, *later):
+        """These rows and later ones together."""
+        parts = [part[1:] for part in (self, *later)]
+        return Evidence(self.first, *map(np.concatenate, zip(*parts, strict=True)))
+
+    def known(self, unit):
+        """Share of the variance of a unit's news in these rows that is no error of curves beyond what was seen."""
+        return float((1 / (1 + self.unsure[:, unit])).mean())
+
+    def of_units(self, units, states, weight):
+        """The rows of some units and their states alone, scaled by what errors of these weigh, (n, n)."""
+        by_state, by_unit = ("errors", "predicted", "states", "scaled"), dict.fromkeys(_BY_UNIT, units)
+        series = zip(self._fields[1:], self[1:], strict=True)
+        places = by_unit | dict.fromkeys(by_state, states)
+        part = {name: rows[..., places[name]] if name in places else rows for name, rows in series}
+        return Evidence(self.first, **part | {"scaled": part["errors"] @ weight})
+
+
+_BY_UNIT = (
+    "surprise",
+    "given_others",
+    "surplus",
+    "outside",
+    "absent",
+    "levels",
+    "events",
+    "distance",
+    "unsure",
+    "rare",
+)
+
+
+# -- jumps -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OnsetRule:
+    """Faults that begin with a jump: one unit is surprised beyond the nominal range before any other is.
+
+    Nothing spreads faster than in one step, while the states a large fault drives the plant to surprise
+    everywhere: the row in which a jump begins says more of its root than all that follow. Faults that grow are
+    left to the windows, and so are jumps in several units at once where units share much of their innovations.
+
+    largest : largest nominal log surprise of each unit given the others in one row, (n_units,)
+    prior : prior probability of each unit being the root, (n_units,)
+    alone : whether a jump is one only if no other unit passes its limit in the same row
+    """
+
+    largest: np.ndarray
+    prior: np.ndarray
+    alone: bool
+
+    @classmethod
+    def learn(cls, given, usual, prior, shared):
+        """From nominal surprises given the other units, by segment, their mean, and shared innovations."""
+        largest = np.max([part.max(axis=0) for part in given], axis=0)
+        return cls(np.log1p(largest / usual), prior, bool(np.mean(shared) > TUNING.evidence_shared))
+
+    def revised(self, answer, rows, detected):
+        """The answer to an incident given the jump that it may begin with, from the rows around its alarm."""
+        rows = rows.between(
+            max(detected - TUNING.evidence_before, rows.first), min(detected + TUNING.evidence_after, rows.stop)
+        )
+        found = self._jump(rows.given_others)
+        if found is None or self.prior[found[1]] == 0.0:
+            return answer
+        row, unit = found
+        root = TUNING.evidence_root if unit == answer.probability.argmax() else TUNING.evidence_against
+        here, others = root * self.prior[unit], (1 - root) * (1 - self.prior[unit])
+        share = here / (here + others / max(len(self.prior) - 1, 1))
+        probability = (1 - share) * answer.probability
+        probability[unit] += share
+        return replace(answer, probability=probability, start=min(rows.first + row, detected))
+
+    def _jump(self, surprise):
+        """Row and unit of the jump in some rows, None if the first to pass its limits did not jump."""
+        beyond = surprise - self.largest
+        rows = np.flatnonzero((beyond > 0).any(axis=1))
+        if not len(rows):
+            return None
+        there = beyond[rows[0]]
+        unit = int(there.argmax())
+        others = np.delete(there, unit).max(initial=0.0)
+        jumped = there[unit] >= others + _MARGIN and not (self.alone and others > 0)
+        return (int(rows[0]), unit) if jumped else None
+
+
+# -- what units notice -----------------------------------------------------------------------------------
+
+
+def event_codes(messages, names, n_samples):
+    """What every unit notices in every row as a sum of bits, shape (n_samples, n_units)."""
+    codes = np.zeros((n_samples, len(names)), dtype=np.uint8)
+    for m, name in enumerate(names):
+        events = messages[name].events
+        if events is not None:
+            codes[:, m] = events @ np.array([CHANGED, HELD, ALL_HELD], dtype=np.uint8)
+    return codes
+
+
+def event_ages(codes, before):
+    """For how many rows each unit has been noticing something, shape of `codes`; `before`: (n_units,)."""
+    if not codes.any():
+        return np.zeros(codes.shape, dtype=int)
+    rows = np.arange(1, len(codes) + 1)[:, None]
+    quiet = np.maximum.accumulate(np.where(codes > 0, 0, rows), axis=0)
+    return np.where(codes > 0, rows - quiet + np.where(quiet == 0, before, 0), 0)
+
+
+def revised(answer, rows, detected, prior):
+    """The answer to an incident given what units notice, and the kind that follows.
+
+    Those that notice something first are likely roots, the earlier the more.
+    """
+    there = rows.events > 0
+    if not there.any():
+        return answer, ""
+    first = np.where(there.any(axis=0), there.argmax(axis=0), len(there))
+    begins = int(first.min())
+    weights = prior * np.exp(-TUNING.evidence_fades * np.minimum(first - begins, 50)) * (first < len(there))
+    if not weights.any():
+        return answer, ""
+    codes = np.bitwise_or.reduce(rows.events[:, first == begins].ravel())
+    late = rows.first + begins > detected + TUNING.evidence_soon and not codes & (HELD | ALL_HELD)
+    sure = TUNING.evidence_late if late else TUNING.evidence_sure
+    probability = (1 - sure) * answer.probability + sure * weights / weights.sum()
+    start = min(answer.start, rows.first + begins) if late else min(rows.first + begins, detected)
+    return replace(answer, probability=probability, start=start), "" if late else kind_of(int(codes))
+
+
+def kind_of(code):
+    """Kind of fault that an event tells of."""
+    if code & ALL_HELD:
+        return "unit held"
+    return "sensor held" if code & HELD else "status"
+
+
+# -- single rows that only a sensor can have made --------------------------------------------------------
+
+
+def is_glitch(surprise, outside):
+    """Whether what is unusual about a unit is one row of a wrong measurement.
+
+    `surprise`, over the usual one of nominal rows, and `outside`, the same of what sensors show beside the states, are
+    those of the rows from the onset on, (n_rows,). A disturbance of the process stays in the unit's states; a wrong
+    value is gone in the next row, which is a second surprise, and the other sensors of its row contradict it.
+    """
+    above = np.maximum(surprise - 1.0, 0.0)
+    top = int(above.argmax())
+    event = above[top : top + 2].sum()
+    rest = surprise.sum() - len(surprise) - event
+    if surprise[top] < TUNING.evidence_loud or rest > max(
+        TUNING.evidence_rest * event, TUNING.evidence_scatter * np.sqrt(len(surprise))
+    ):
+        return False
+    back = above[top + 1] if top + 1 < len(above) else 0.0
+    return bool(outside[top] > TUNING.evidence_apart or back > TUNING.evidence_loud)

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from ...statespace.detection.energy import (
+from ...statespace.detection.shift import (
     ConditionalEnergy,
+    InnovationModel,
     Predictor,
     RowBelief,
     RowPattern,
@@ -24,12 +25,11 @@ from ...statespace.detection.energy import (
     block_diagonal,
     surprises_with_gaps,
 )
-from ...statespace.detection.shift import InnovationModel
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
 from ...statespace.matrices import floor_eigenvalues, sparse_diagonal
 from ...statespace.observation import is_regular
-from ..lagged.gaps import RowStep
+from ..dynamics import RowStep
 from .tuning import TUNING
 
 _SETTLED = 1e-10  # relative change of the predicted covariance from which on it is the steady one

@@ -14,11 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ...arguments import as_floats
-from ...statespace.detection.dynamics import gain_changes, own_change_ratios, reversal_ratios
 from ...statespace.detection.shift import (
     Signatures,
     bias_information,
+    gain_changes,
+    own_change_ratios,
     ramp_ratios,
+    reversal_ratios,
     step_and_bias_scores,
     steps_in_turn,
     sums_to_end,

@@ -5,15 +5,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .elsewhere import began_elsewhere, gather
-from .evidence import Evidence
-from .incidents import HORIZON, LOOKBACK, SWITCH, Incident, Verdict, follow
+from .incidents import HORIZON, LOOKBACK, SWITCH, Evidence, Incident, Verdict, follow
 from .inputs import FORESEEN, LEARNED
 from .monitor import MonitorState
-from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Drifting, Followed, OperatingPoint
-from .rarity import ABSENT
+from .operating import (
+    CLIPPED,
+    FOLLOWED,
+    LARGE,
+    LOOK,
+    MOST_KNOWN,
+    SETTLING,
+    Drifting,
+    Followed,
+    OperatingPoint,
+    began_elsewhere,
+    gather,
+)
 from .slow import SLOW, USUAL, strongest
-from .thresholds import GAP
+from .thresholds import ABSENT, GAP
 from .tuning import TUNING
 
 KEPT = LOOKBACK + HORIZON + GAP + 2  # rows that are kept to judge incidents by

@@ -64,7 +64,7 @@ def _make_poisonous(module):
     module.SitePrivacy.release = poisonous
 
 
-_CHANGES = {"skfedcausal.client.site_privacy": _make_poisonous}
+_CHANGES = {"skfedcausal.client.site_record": _make_poisonous}
 if _DIGITS != [""]:
     _CHANGES["skfedcausal.federation.gate"] = _make_hostile
 sys.meta_path.insert(0, _Patch)

@@ -16,8 +16,8 @@ from skfedcausal import (
     FederatedRCADetector,
     LikelihoodServer,
 )
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import configured
 
 from ...ask import question
 from ..leaves import public_attributes

@@ -1,7 +1,7 @@
 """Which unit drives which: all questions about links, of one lag, with and without gaps, of two records."""
 
 from skfedcausal import inspection
-from skfedcausal.server.links.answers import screen
+from skfedcausal.server.links.questions import screen
 
 from ..plants import Plant, Record, at_sites, by_files, by_pickle, by_threads
 from .common import (

@@ -20,25 +20,25 @@ from skfedcausal import (
     RegressorServer,
     inspection,
 )
+from skfedcausal.bases import configured
 from skfedcausal.client.baseline import Record as SeasonRecord
 from skfedcausal.client.baseline import _rest
-from skfedcausal.client.maps import LinearMap
+from skfedcausal.client.extended_kalman import LinearMap
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.estimators._interventions import one_lag_realisation
-from skfedcausal.estimators._stream_batches import stops
+from skfedcausal.estimators._watching import stops
 from skfedcausal.papers import TrainingMechanism
-from skfedcausal.parameters import configured
 from skfedcausal.secure import SecureSumsServer
 from skfedcausal.server import likelihood as server_likelihood
 from skfedcausal.server import moments as server_moments
-from skfedcausal.server.estimation.hidden_causes import _given_own_measurements
+from skfedcausal.server.estimation.input_checks import _given_own_measurements
 from skfedcausal.server.links import questions as link_questions
 from skfedcausal.server.links.grades import Gains, _graded
-from skfedcausal.server.links.over_time import _cuts
+from skfedcausal.server.links.resampling import _cuts
 from skfedcausal.server.orders import _log_density
-from skfedcausal.server.sparse import input_effects, tables
 from skfedcausal.server.sparse import learning as sparse_learning
 from skfedcausal.server.sparse import server as sparse_server
+from skfedcausal.server.sparse import tables
 from skfedcausal.server.validity.checks import rank_squares
 from skfedcausal.server.watching.inputs import Modes, _forgotten
 
@@ -76,7 +76,7 @@ _FEW = (  # from how many units or states on plants are large
     (server_likelihood, "LARGE", 4),
     (link_questions, "LARGE", 4),
     (server_moments, "_LARGE", 5),
-    *((module, "ALL_PAIRS", 0) for module in (sparse_learning, input_effects, sparse_server, tables)),
+    *((module, "ALL_PAIRS", 0) for module in (sparse_learning, tables, sparse_server, tables)),
 )
 
 

@@ -5,9 +5,9 @@ from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import ExtendedKalmanClient, GradientServer, KalmanClient, MomentServer, RegressorServer
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.papers import StopRule
-from skfedcausal.parameters import configured
 from skfedcausal.secure import SecureSumsServer
 
 from ..plants import Plant, Record, at_sites, by_files, by_threads

@@ -7,13 +7,12 @@ from statsmodels.stats.multitest import multipletests
 
 from skfedcausal import Baseline, FederatedGrangerEstimator, KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.changes.hypotheses import Group, shifted
-from skfedcausal.server.changes.innovations import UnitInnovations, unit_innovations
-from skfedcausal.server.changes.sizes import _variance_since
+from skfedcausal.server.changes.hypotheses import Group, UnitInnovations, shifted, unit_innovations
 from skfedcausal.server.changes.tests import (
     UnitTests,
     _log_tail,
     _one_sided,
+    _variance_since,
     effective_tests,
     log_p_of_minimum,
     weighted_holm,

@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skfedcausal.server.estimation.block_tests import (
-    _inverses,
-    correlation_estimates,
-    link_estimates,
-    uncoupled_estimates,
-)
+from skfedcausal.server.estimation.evidence import _inverses, correlation_estimates, link_estimates, uncoupled_estimates
 from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord

@@ -8,11 +8,11 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.block_tests import link_estimates
 from skfedcausal.server.estimation.covariance import ExactInformation, ScoreProducts, simulated_records
 from skfedcausal.server.estimation.estimate import Settings, fitted_likelihood
+from skfedcausal.server.estimation.evidence import link_estimates
 from skfedcausal.server.estimation.scoring import Budget
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 from skfedcausal.statespace.timedomain import Contributions
 
 from .._reference import structure_of

@@ -18,7 +18,7 @@ from skfedcausal.server.estimation.covariance import (
     effective_rows,
     lags_of,
 )
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 from skfedcausal.statespace.timedomain import Contributions
 
 from .._reference import structure_of

@@ -12,7 +12,7 @@ from skfedcausal.server.estimation.covariance import in_unit_states, unit_state_
 from skfedcausal.server.estimation.evidence import BlockEstimates
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 SIZES = [2, 1, 2]
 

@@ -18,7 +18,7 @@ from skfedcausal.server.estimation.evidence import (
     weighted_chi2_logsf,
 )
 from skfedcausal.server.links.tables import verdicts
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 from ...statespace._reference import assert_within, random_covariance, rounding
 

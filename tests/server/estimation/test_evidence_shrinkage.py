@@ -7,17 +7,17 @@ import pytest
 from scipy import integrate, stats
 from scipy.optimize import minimize
 
-from skfedcausal.server.estimation.block_tests import link_estimates
 from skfedcausal.server.estimation.evidence import (
     _EXTRA_EMPTY_PAIRS,
     _MIN_SLAB,
     BlockEstimates,
     _joint_posterior,
+    link_estimates,
     shrink,
     shrunk_transition,
 )
 from skfedcausal.server.estimation.scoring import Point, Scoring, is_valid
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 from ...statespace._reference import EPS, random_covariance
 from .._reference import coupled_plant, endless, structure_of

@@ -8,12 +8,12 @@ from numpy.testing import assert_allclose
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation import estimate, filled
+from skfedcausal.server.dynamics import smooth_record
+from skfedcausal.server.estimation import estimate, noise_share
 from skfedcausal.server.estimation.estimate import Settings, estimate_plant, may_stand_in
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.prediction import smooth_record
 
 LINKS = [(0, 1), (1, 2)]
 
@@ -42,8 +42,8 @@ def test_passes_end_at_what_the_smoother_of_a_record_with_gaps_expects(monkeypat
     record = record_of(holed(300)).centred()
     n = record.partition.n_states
     A, Q = 0.7 * np.eye(n), np.eye(n)
-    monkeypatch.setattr(filled, "_SETTLED", 0.0)
-    by_passes = filled._expected(A, Q, record, np.zeros((record.n_samples, n)), 600)
+    monkeypatch.setattr(noise_share, "_SETTLED", 0.0)
+    by_passes = noise_share._expected(A, Q, record, np.zeros((record.n_samples, n)), 600)
     assert_allclose(by_passes, smooth_record(A, Q, record, intercept=False)[0], atol=1e-4)
 
 

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from skfedcausal.server.estimation.hidden_causes import held_variances, hidden_cause_table
-from skfedcausal.server.estimation.input_checks import input_sums
+from skfedcausal.server.estimation.input_checks import held_variances, hidden_cause_table, input_sums
 from skfedcausal.server.joint import Standardised
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 
 def table_of(u, z, updates, starts=(0,)):

@@ -16,7 +16,7 @@ from skfedcausal.server.estimation.input_checks import (
 )
 from skfedcausal.server.joint import Standardised
 from skfedcausal.statespace.episodes import episodes
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 N_LAGS = 5
 

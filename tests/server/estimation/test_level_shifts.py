@@ -11,20 +11,20 @@ from skfedcausal import (
     KalmanClient,
     LikelihoodServer,
 )
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import configured
-from skfedcausal.server.estimation import level_shifts
-from skfedcausal.server.estimation.block_tests import link_estimates
-from skfedcausal.server.estimation.level_shifts import (
+from skfedcausal.server.estimation import standardised
+from skfedcausal.server.estimation.evidence import link_estimates
+from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
+from skfedcausal.server.estimation.standardised import (
     LevelShifts,
+    StandardisedPlant,
     UnitRecord,
     find_level_shifts,
     joined_shifts,
 )
-from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
-from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord, step_series
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 from skfedcausal.statespace.segments import Change
 
 pytestmark = pytest.mark.medium
@@ -260,7 +260,7 @@ def test_shifts_are_certain_where_one_unit_is_at_the_level_of_all_rows_and_units
     shifted = np.array([True, True, True, False, True, True])
     p_value = np.array([6e-6, 5e-6, 6e-6, 0.0, 0.5, 1e-9])
     tests = SimpleNamespace(statistic=np.arange(6.0), p_value=p_value)
-    monkeypatch.setattr(level_shifts, "link_estimates", lambda scoring, kind: tests)
+    monkeypatch.setattr(standardised, "link_estimates", lambda scoring, kind: tests)
     partition = Partition((1, 2), n_steps=3)
     structure = SimpleNamespace(partition=partition, shifted=shifted)
     levels, Q = np.array([[1.0, 2.0, 3.0], [1.0, 0.0, 2.0], [0.0, 1.0, 0.0]]), np.diag([4.0, 1.0, 1.0])

@@ -9,12 +9,12 @@ from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, Likeliho
 from skfedcausal.client.unit_model import with_noise_share
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.states import PacketError, StateMessage, StateReply
+from skfedcausal.server.dynamics import InputDrive, PlantFilter
 from skfedcausal.server.estimation import noise_share
 from skfedcausal.server.estimation.estimate import Settings, estimate_plant
 from skfedcausal.server.estimation.noise_share import FILTERED, SHARES, _best_of, forecast_error, process_covariance
 from skfedcausal.server.estimation.scoring import ascend
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.prediction import InputDrive, PlantFilter
 
 SQUARE = {"n_inputs": 1, "links": [(0, 1)], "input_links": [(0, 1)], "n_states": 1, "n_sensors": 1}
 

@@ -7,10 +7,9 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.prior import Prior, WithPrior
-from skfedcausal.server.estimation.scoring import Point
-from skfedcausal.statespace.fisher import FreeElements
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.server.estimation.scoring import Point, Prior, WithPrior
+from skfedcausal.statespace.matrices import Partition
+from skfedcausal.statespace.whittle import FreeElements
 
 from ...statespace._reference import (
     EPS,

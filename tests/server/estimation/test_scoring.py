@@ -18,10 +18,10 @@ from skfedcausal.server.estimation.scoring import (
     observed_information,
     positive_factor,
 )
-from skfedcausal.statespace.fisher import Evaluation, FreeElements
-from skfedcausal.statespace.partition import Partition
-from skfedcausal.statespace.riccati import stationary_covariance
+from skfedcausal.statespace.kalman import stationary_covariance
+from skfedcausal.statespace.matrices import Partition
 from skfedcausal.statespace.timedomain import TimeDomainLikelihood
+from skfedcausal.statespace.whittle import Evaluation, FreeElements
 
 from ...statespace._reference import assert_within, derivatives, radius, rounding, with_gaps
 from .._reference import coupled_plant, endless, scoring_of, structure_of

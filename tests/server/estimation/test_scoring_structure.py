@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skfedcausal.server.estimation.scoring import Structure
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 from .._reference import block_elements, structure_of
 

@@ -8,11 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from skfedcausal.server.estimation import search
-from skfedcausal.server.estimation.block_tests import link_estimates, uncoupled_estimates
-from skfedcausal.server.estimation.evidence import benjamini_hochberg, unordered_benjamini_hochberg
-from skfedcausal.server.estimation.scoring import Goal, Point, Scoring, Structure, ascend, is_valid
-from skfedcausal.server.estimation.search import (
+from skfedcausal.server.estimation import estimate
+from skfedcausal.server.estimation.estimate import (
     _capped,
     _proposal,
     dropped,
@@ -20,9 +17,16 @@ from skfedcausal.server.estimation.search import (
     is_singular,
     search_structure,
 )
+from skfedcausal.server.estimation.evidence import (
+    benjamini_hochberg,
+    link_estimates,
+    uncoupled_estimates,
+    unordered_benjamini_hochberg,
+)
+from skfedcausal.server.estimation.scoring import Goal, Point, Scoring, Structure, ascend, is_valid
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 from .._reference import coupled_plant, endless, structure_of
 
@@ -60,7 +64,7 @@ def exhaustive(objective, structure, point):
 
 def test_a_search_in_which_every_block_is_free_has_settled(monkeypatch):
     # wherever its climb ended: how far the maximum is, the last climb says
-    monkeypatch.setattr(search, "ascend", partial(ascend, max_iter=1))
+    monkeypatch.setattr(estimate, "ascend", partial(ascend, max_iter=1))
     objective, structure, point = started([])
     found = search_structure(objective, structure, point, alpha=None, tol=1e-9)
     assert found.settled
@@ -133,8 +137,8 @@ def test_both_orders_of_a_correlation_stay_where_their_tests_round_differently(m
     both = structure.with_masks(correlated=np.ones(len(structure.partition.pairs), dtype=bool))
     first = structure.partition.pairs[:, 0] < structure.partition.pairs[:, 1]
     beside_the_level = SimpleNamespace(p_value=np.where(first, np.nextafter(0.05, 1), 0.05))
-    monkeypatch.setattr(search, "correlation_estimates", lambda scoring, only_inside: beside_the_level)
-    kept = search._without_idle_correlations(Scoring(objective, both, point), both, 0.05)
+    monkeypatch.setattr(estimate, "correlation_estimates", lambda scoring, only_inside: beside_the_level)
+    kept = estimate._without_idle_correlations(Scoring(objective, both, point), both, 0.05)
     np.testing.assert_array_equal(kept.covariance_mask, kept.covariance_mask.T)
     assert kept.correlated.all()
 
@@ -229,8 +233,8 @@ def test_families_of_blocks_are_tested_in_turn_until_one_of_them_adds_something(
     def of_noise(scoring, **settings):
         return SimpleNamespace(p_value=np.full(2, (none | tests)["noise"]))
 
-    monkeypatch.setattr(search, "link_estimates", estimates)
-    monkeypatch.setattr(search, "correlation_estimates", of_noise)
+    monkeypatch.setattr(estimate, "link_estimates", estimates)
+    monkeypatch.setattr(estimate, "correlation_estimates", of_noise)
     linked, driven, correlated, shifted = (np.array([c == "1" for c in word]) for word in inside.split())
     masks = {"linked": linked, "driven": driven, "correlated": np.repeat(correlated, 2), "shifted": shifted}
     found = _proposal(SimpleNamespace(structure=Structure(partition, **masks)), 0.05)
@@ -319,7 +323,7 @@ def test_blocks_are_dropped_even_where_every_step_is_invalid():
 def test_a_search_with_nowhere_to_climb_has_not_settled(monkeypatch):
     objective, structure, point = started(LINKS["one"])
     linked = structure.with_masks(linked=np.ones(6, dtype=bool))
-    monkeypatch.setattr(search, "_next_point", lambda objective, scoring, *_: (scoring.point, np.inf, 0))
+    monkeypatch.setattr(estimate, "_next_point", lambda objective, scoring, *_: (scoring.point, np.inf, 0))
     found = search_structure(objective, linked, point, near=0.0)
     assert not found.settled
     assert found.scoring.point is point
@@ -332,14 +336,14 @@ def test_noise_of_a_single_pair_that_is_correlated_enters_before_any_link():
     together = np.array([sorted(pair) == [0, 1] for pair in pairs])
     size = np.where(together, 1.0, 0.0)[:, None]
     tests = links, replace(correlations, estimate=size, covariance=np.full((6, 1, 1), 1e-4))
-    first, _ = search._first_structure(objective, structure, point, 0.05, 10.0, tests)
+    first, _ = estimate._first_structure(objective, structure, point, 0.05, 10.0, tests)
     np.testing.assert_array_equal(first.correlated, together)
 
 
 def test_what_is_left_after_links_were_dropped_is_not_known():
     objective, structure, point = started(LINKS["one"])
     linked = structure.with_masks(linked=np.ones(6, dtype=bool))
-    _, left, n_further = search._next_point(objective, Scoring(objective, linked, point), structure, 1.0, None)
+    _, left, n_further = estimate._next_point(objective, Scoring(objective, linked, point), structure, 1.0, None)
     assert (left, n_further) == (np.inf, 0)
 
 
@@ -351,6 +355,6 @@ def test_a_search_ends_after_sixty_rounds(monkeypatch):
         rounds.append(Point(*scoring.point))
         return rounds[-1], np.inf, 0
 
-    monkeypatch.setattr(search, "_next_point", next_point)
+    monkeypatch.setattr(estimate, "_next_point", next_point)
     found = search_structure(objective, linked, point, near=0.0)
     assert (len(rounds), found.settled) == (60, False)

@@ -8,8 +8,8 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation import standardised as standardised_module
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord, Scores
+from skfedcausal.statespace.kalman import filter_radius
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.riccati import filter_radius
 
 from ...statespace._reference import assert_within, brute_force_rounding, rounding, with_gaps
 from .._reference import coupled_plant

@@ -7,7 +7,7 @@ import pytest
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.server.dynamics import Plant
 from skfedcausal.server.lagged.curvature import Bends, _heard, _posterior, learned_curvature
-from skfedcausal.statespace.input_basis import quartile_spline
+from skfedcausal.statespace.inputs import quartile_spline
 
 DYNAMICS = Plant(np.array([[[0.8]]]), np.array([[[0.0]], [[1.0]]]), np.array([[0.01]]))
 

@@ -17,16 +17,15 @@ from skfedcausal import (
     LikelihoodServer,
     inspection,
 )
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.estimators._link_questions import state_covariance
-from skfedcausal.parameters import configured
+from skfedcausal.estimators._plant import state_covariance
 from skfedcausal.server import fitting
-from skfedcausal.server.dynamics import PaddedRecord, Plant
+from skfedcausal.server.dynamics import PaddedRecord, Plant, PlantFilter
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.lagged.misfit import level_of, one_lag_is_enough
-from skfedcausal.server.lagged.timing import first_lags, words_by_input
-from skfedcausal.server.prediction import PlantFilter
+from skfedcausal.server.lagged.stage import first_lags, words_by_input
 from skfedcausal.statespace.episodes import PIECE
 
 pytestmark = pytest.mark.medium
@@ -168,7 +167,7 @@ def record_of(z, J, patterns=None, index=None):
 
 
 def joint_covariance(dynamics, n_samples):
-    from skfedcausal.statespace.riccati import stationary_covariance
+    from skfedcausal.statespace.kalman import stationary_covariance
 
     n, F = dynamics.n_states, dynamics.transition
     S = stationary_covariance(F, dynamics.process_cov)

@@ -9,7 +9,7 @@ from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.server.estimation.estimate import Settings, estimate_plant
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.lagged import search as searched
+from skfedcausal.server.lagged import problem as searched
 from skfedcausal.server.lagged import stage
 
 pytestmark = pytest.mark.medium

@@ -7,7 +7,7 @@ import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.server.lagged import stage
-from skfedcausal.server.lagged.noise import unchanged, whitened
+from skfedcausal.server.lagged.problem import unchanged, whitened
 from skfedcausal.statespace.lagged.likelihood import LaggedLikelihood, LagSums
 
 pytestmark = pytest.mark.medium

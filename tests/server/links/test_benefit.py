@@ -8,10 +8,9 @@ import statsmodels.api as sm
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.links.answers import benefit
-from skfedcausal.server.links.benefit import connected, split_messages
+from skfedcausal.server.links.questions import benefit, connected, split_messages
 from skfedcausal.statespace.episodes import mean_with_error
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 CHAIN = [("unit0", "unit1"), ("unit1", "unit2")]
 

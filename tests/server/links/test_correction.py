@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import false_discovery_control
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import configured
 
 X, TRUTH = make_granger_plant(4, n_states=1, n_sensors=3, n_samples=600, random_state=0)
 MANY, OF_MANY = make_granger_plant(34, n_states=1, n_sensors=2, n_samples=200, random_state=0)

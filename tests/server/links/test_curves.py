@@ -6,7 +6,7 @@ import pytest
 from skfedcausal import FederatedGrangerEstimator, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.links.curves import UNTESTED, Bent, curves
-from skfedcausal.statespace.partition import slices_of
+from skfedcausal.statespace.matrices import slices_of
 
 COUPLINGS = {
     "square": lambda s, own: np.clip(s, -2.5, 2.5) ** 2,

@@ -12,7 +12,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.statespace.geweke import geweke_gradients, geweke_measures
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 
 def test_gradients_are_those_of_differences():

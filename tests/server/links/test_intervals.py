@@ -8,15 +8,10 @@ from skfedcausal import FederatedGrangerEstimator, GradientServer, inspection
 from skfedcausal.arguments import check_confidence, check_number
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.evidence import BlockEstimates
-from skfedcausal.server.links.intervals import (
-    deciding_rows,
-    pair_of,
-    spectrum_intervals,
-    strength_intervals,
-)
-from skfedcausal.statespace.fisher import FreeElements
+from skfedcausal.server.links.tables import deciding_rows, pair_of, spectrum_intervals, strength_intervals
 from skfedcausal.statespace.geweke import geweke_spectrum
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
+from skfedcausal.statespace.whittle import FreeElements
 
 
 def draws(norm, sizes=(2, 2), n=4000, seed=0, anisotropic=True):

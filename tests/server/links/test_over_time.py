@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom, chi2
 
 from skfedcausal import FederatedGrangerEstimator, inspection
-from skfedcausal.server.links.over_time import _cuts, _misfit
+from skfedcausal.server.links.resampling import _cuts, _misfit
 
 
 def pieces(rng, means, e=3):

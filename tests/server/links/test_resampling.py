@@ -18,7 +18,7 @@ from skfedcausal import (
     inspection,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.block_tests import link_estimates
+from skfedcausal.server.estimation.evidence import link_estimates
 from skfedcausal.server.estimation.scoring import Point, Scoring
 from skfedcausal.server.links.resampling import Resampling, _refitted, cut_into_blocks, root_intervals
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances

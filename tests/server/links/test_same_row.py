@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 from skfedcausal import FederatedGrangerEstimator
-from skfedcausal.server.links.same_row import independence
+from skfedcausal.server.links.tables import independence
 
 LAWS = {
     "uniform": lambda rng, size: rng.uniform(-(3**0.5), 3**0.5, size),

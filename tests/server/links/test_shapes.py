@@ -9,7 +9,7 @@ from skfedcausal import FederatedGrangerEstimator, GradientServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.papers import StopRule
 from skfedcausal.server.links.curves import curves
-from skfedcausal.statespace.partition import slices_of
+from skfedcausal.statespace.matrices import slices_of
 
 COUPLINGS = {"square": np.square, "kink": np.abs, "wave": lambda s: np.sin(2 * s), "bend": lambda s: np.tanh(2 * s)}
 

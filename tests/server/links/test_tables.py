@@ -10,7 +10,7 @@ from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.evidence import BlockEstimates, adjusted_p_values
 from skfedcausal.server.links.tables import COLUMNS, UNDIRECTED, correlation_table, links_table, verdicts
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 from ...statespace._reference import random_covariance
 from .._reference import structure_of

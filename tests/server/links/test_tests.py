@@ -10,8 +10,8 @@ from statsmodels.stats.multitest import multipletests
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.links.answers import screen
-from skfedcausal.server.links.tests import METHODS
+from skfedcausal.server.links.questions import screen
+from skfedcausal.server.links.tables import METHODS
 
 pytestmark = pytest.mark.medium
 

@@ -9,8 +9,8 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import FederatedCounterfactualEstimator, LikelihoodServer
-from skfedcausal.parameters import configured
-from skfedcausal.server.responses import early
+from skfedcausal.bases import configured
+from skfedcausal.server.responses import choice
 
 _LATE = 6  # rows until an input acts
 
@@ -18,7 +18,7 @@ _LATE = 6  # rows until an input acts
 @pytest.fixture
 def short(monkeypatch):
     """A first stage that settles nothing."""
-    monkeypatch.setattr(early, "_FIRST", 1e-3)
+    monkeypatch.setattr(choice, "_FIRST", 1e-3)
 
 
 def late_plant(delay, link=0.2, n_samples=1500):
@@ -71,10 +71,10 @@ def test_a_settled_plant_is_given_up_where_it_misses_more_than_one_lag_of_a_regr
     """Further lags might mend the rest, and cost much more than the first stage."""
 
     def losses_of(ahead, found, record):
-        return {"plant": beyond * early.CLEARLY * found.one_lag, "responses": 1.0}
+        return {"plant": beyond * choice.CLEARLY * found.one_lag, "responses": 1.0}
 
-    monkeypatch.setattr(early, "losses_of", losses_of)
-    monkeypatch.setattr(early, "TUNING", replace(early.TUNING, early_quick=0.0))
+    monkeypatch.setattr(choice, "losses_of", losses_of)
+    monkeypatch.setattr(choice, "TUNING", replace(choice.TUNING, early_quick=0.0))
     found, _ = fitted(late_plant(1, n_samples=800), server=LikelihoodServer(max_time=2.0))
     assert found.server_.outdone_ == (beyond > 1)
 
@@ -88,9 +88,9 @@ def test_plants_whose_inputs_follow_measurements_are_given_up_beyond_doubt_only(
         seen.append(now.tolist())
         return known_lags(record, now)
 
-    known_lags = early.chosen_lags
-    monkeypatch.setattr(early, "chosen_lags", chosen_lags)
-    monkeypatch.setattr(early, "losses_of", lambda *about: {"plant": 1.5, "responses": 1.0})
+    known_lags = choice.chosen_lags
+    monkeypatch.setattr(choice, "chosen_lags", chosen_lags)
+    monkeypatch.setattr(choice, "losses_of", lambda *about: {"plant": 1.5, "responses": 1.0})
     X = late_plant(1, link=0.0, n_samples=500)
     if is_led:
         rest = np.random.default_rng(1).normal(size=len(X))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.server.responses.moments import Rows
+from skfedcausal.server.responses.learning import Rows
 
 
 @pytest.fixture(scope="module")

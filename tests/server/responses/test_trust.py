@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.server.responses.trust import probability_real, slopes
+from skfedcausal.server.responses.learning import probability_real, slopes
 
 
 @pytest.fixture(scope="module")

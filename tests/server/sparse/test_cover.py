@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.server.sparse.cover import cores, neighbours, with_halo
+from skfedcausal.server.sparse.filter import cores, neighbours, with_halo
 
 
 @pytest.fixture

@@ -8,25 +8,26 @@ from scipy.sparse import csr_array
 
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.dynamics import PlantFilter, smooth_record
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.fitting import settings_of
 from skfedcausal.server.joint import JointRecord, usual_information
-from skfedcausal.server.links.answers import screen
-from skfedcausal.server.prediction import PlantFilter, smooth_record
+from skfedcausal.server.links.questions import screen
 from skfedcausal.server.sparse import memory
-from skfedcausal.server.sparse.cover import radius
-from skfedcausal.server.sparse.filter import LargeFilter, stationary_gain
-from skfedcausal.server.sparse.gaps import (
+from skfedcausal.server.sparse.blocks import LargePlant, filled_by_units
+from skfedcausal.server.sparse.filter import (
     GapRun,
+    LargeFilter,
     LargeFilterWithGaps,
     SparsePlant,
     are_mostly_there,
     drawn_record,
     n_fillings,
+    radius,
     share_there,
+    stationary_gain,
 )
 from skfedcausal.server.sparse.learning import AsAWhole, _Search, estimate_large
-from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.server import asks_for_the_whole
 from skfedcausal.statespace.observation import Information
 
@@ -304,7 +305,7 @@ def test_gaps_of_units_that_others_keep_stable_ask_for_the_whole(many, monkeypat
     record = JointRecord.from_messages(messages_of(gapped, truth))
     plant = LargePlant(filled_by_units(record), None, record)
     monkeypatch.setattr(LargePlant, "fill", lambda *_: pytest.fail("filled by a plant that its filter cannot follow"))
-    monkeypatch.setattr("skfedcausal.server.sparse.gaps.MAX_RADIUS", 0.0)
+    monkeypatch.setattr("skfedcausal.server.sparse.filter.MAX_RADIUS", 0.0)
     with pytest.raises(AsAWhole, match="stable by others alone"):
         estimate_large(plant, settings_of(LikelihoodServer(), record.names))
 

@@ -11,25 +11,23 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer, parallel
+from skfedcausal.bases import configured
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import configured
 from skfedcausal.server import likelihood
 from skfedcausal.server.estimation.scoring import RATE, Budget
 from skfedcausal.server.fitting import settings_of
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.sparse import input_effects, learning
-from skfedcausal.server.sparse import inputs as inputs_module
-from skfedcausal.server.sparse.alone import units_on_their_own
-from skfedcausal.server.sparse.gaps import SparsePlant
-from skfedcausal.server.sparse.input_effects import input_links_table, shrunk_inputs, without_inputs
-from skfedcausal.server.sparse.inputs import find_drivers, pairs_of, regressors
-from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
-from skfedcausal.server.sparse.screening import products
+from skfedcausal.server.sparse import learning, tables
+from skfedcausal.server.sparse import screening as inputs_module
+from skfedcausal.server.sparse.blocks import LargePlant, filled_by_units
+from skfedcausal.server.sparse.filter import SparsePlant
+from skfedcausal.server.sparse.screening import find_drivers, pairs_of, products, regressors, units_on_their_own
 from skfedcausal.server.sparse.server import asks_for_the_whole
+from skfedcausal.server.sparse.tables import input_links_table, shrunk_inputs, without_inputs
 from skfedcausal.statespace import inputs as statespace_inputs
 from skfedcausal.statespace.episodes import fourier_sums, lag_covariances
 from skfedcausal.statespace.inputs import BlockCovariance, input_response, response_covariances
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 from skfedcausal.statespace.whittle import midpoints
 
 pytestmark = pytest.mark.medium
@@ -247,7 +245,7 @@ def test_a_million_pairs_of_inputs_are_tested_in_little_memory():
 
 def test_of_many_units_inputs_are_tested_again_where_they_may_act(both, monkeypatch):
     """As pairs of states are: what is far from acting at first keeps its first p-value, and counts."""
-    for module in (learning, input_effects):
+    for module in (learning, tables):
         monkeypatch.setattr(module, "ALL_PAIRS", 1)
     record = JointRecord.from_messages(both.messages)
     plant = LargePlant(record)

@@ -11,13 +11,13 @@ import pytest
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer, parallel
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import likelihood
+from skfedcausal.server.dynamics import PlantFilter
 from skfedcausal.server.links import questions
-from skfedcausal.server.links.answers import changed_links, links_over_time, screen
-from skfedcausal.server.prediction import PlantFilter
+from skfedcausal.server.links.questions import changed_links, links_over_time, screen
 from skfedcausal.server.sparse import learning, tables
 from skfedcausal.server.sparse import report as sparse_report
 from skfedcausal.server.sparse import server as server_module
-from skfedcausal.server.sparse.gaps import SparsePlant
+from skfedcausal.server.sparse.filter import SparsePlant
 from skfedcausal.server.sparse.report import _is_coloured
 from skfedcausal.server.validity import report
 

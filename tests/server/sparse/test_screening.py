@@ -10,11 +10,10 @@ from skfedcausal import KalmanClient
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.estimate import screen_plant
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.sparse.alone import screened
-from skfedcausal.server.sparse.plant import LargePlant
-from skfedcausal.server.sparse.screening import PairRows, given_others, products, smoothed, statistics
+from skfedcausal.server.sparse.blocks import LargePlant
+from skfedcausal.server.sparse.screening import PairRows, given_others, products, screened, smoothed, statistics
 from skfedcausal.server.sparse.screening import tested as results
-from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.matrices import Partition
 
 ROWS = 3000
 

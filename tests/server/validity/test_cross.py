@@ -8,8 +8,7 @@ import pytest
 
 from benchmarks._situations import draw
 from skfedcausal import FederatedGrangerEstimator
-from skfedcausal.server.validity.cross import CrossSpectrum
-from skfedcausal.server.validity.drivers import Bands
+from skfedcausal.server.validity.drivers import Bands, CrossSpectrum
 from skfedcausal.server.validity.report import Evidence, _of_echoes
 
 FREQUENCY, N_BINS = np.linspace(0.05, 3.1, 50), np.full(50, 20.0)

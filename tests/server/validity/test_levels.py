@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks._situations import draw
 from skfedcausal import Baseline, FederatedGrangerEstimator, KalmanClient
-from skfedcausal.server.validity.levels import movers, shifts
+from skfedcausal.server.validity.checks import movers, shifts
 from skfedcausal.server.validity.report import _shifts
 
 ROWS = [200, 480, 700, 1000, 1350, 1600, 1800]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skfedcausal.server.watching.evidence import Evidence
+from skfedcausal.server.watching.incidents import Evidence
 
 
 def evidence(n_rows, n_units, n_states=1, *, first=0, n_statistics=1, **series):

@@ -11,22 +11,21 @@ from scipy.special import expit
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.moments import MomentServer
 from skfedcausal.server.watching.detector import RootCauseServer, StreamState, onset
-from skfedcausal.server.watching.evidence import OnsetRule
-from skfedcausal.server.watching.incidents import Incident
+from skfedcausal.server.watching.incidents import Incident, OnsetRule
 from skfedcausal.server.watching.learning import held_out_models, learned_by_regression
 from skfedcausal.server.watching.monitor import MonitorState
-from skfedcausal.server.watching.nominal import (
+from skfedcausal.server.watching.operating import Level, OperatingPoint
+from skfedcausal.server.watching.posterior import Answer, together
+from skfedcausal.server.watching.slow import SlowWatch
+from skfedcausal.server.watching.thresholds import (
+    AlarmLevels,
     NominalRows,
     OffSubspace,
     off_subspace,
     scale_dispersion,
     usual_windows,
 )
-from skfedcausal.server.watching.operating import Level, OperatingPoint
-from skfedcausal.server.watching.posterior import Answer, together
-from skfedcausal.server.watching.slow import SlowWatch
-from skfedcausal.server.watching.thresholds import AlarmLevels
-from skfedcausal.statespace.detection.energy import ConditionalEnergy
+from skfedcausal.statespace.detection.shift import ConditionalEnergy
 from skfedcausal.statespace.kalman import filtered_states, predicted_states
 
 from .._reference import coupled_plant

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal.server.moments import MomentServer
 from skfedcausal.server.watching.detector import RootCauseServer, StreamState
-from skfedcausal.server.watching.elsewhere import _joined
 from skfedcausal.server.watching.incidents import SWITCH
+from skfedcausal.server.watching.operating import _joined
 
 from .._reference import coupled_plant
 

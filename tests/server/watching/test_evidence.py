@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedRCADetector, inspection
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.watching.evidence import (
+from skfedcausal.server.watching.incidents import (
     ALL_HELD,
     CHANGED,
     HELD,

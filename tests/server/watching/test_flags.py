@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from skfedcausal.server.watching.flags import (
+from skfedcausal.server.watching.incidents import (
     TABLE_1,
     FlagState,
     FlagWatch,

@@ -10,8 +10,8 @@ from sklearn.linear_model import LinearRegression
 
 from skfedcausal.server.watching.learning import learned_regression
 from skfedcausal.server.watching.monitor import ByRegression, MonitorState, PlantModel, PlantMonitor, UsualSensors
-from skfedcausal.server.watching.nominal import NominalRows
-from skfedcausal.statespace.detection.energy import ConditionalEnergy, LinearMap, RowBelief
+from skfedcausal.server.watching.thresholds import NominalRows
+from skfedcausal.statespace.detection.shift import ConditionalEnergy, LinearMap, RowBelief
 
 from ...statespace.detection._reference import dense_rows, dense_surprises
 from .._reference import coupled_plant

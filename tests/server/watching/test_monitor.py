@@ -12,7 +12,7 @@ from scipy.stats import chi2, poisson
 from skfedcausal import FederatedRCADetector, KalmanClient, LikelihoodServer
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.federation.exchange import InProcessTransport
 from skfedcausal.server.dynamics import Plant
 from skfedcausal.server.watching.monitor import (
     BlockModel,
@@ -22,12 +22,12 @@ from skfedcausal.server.watching.monitor import (
     PlantMonitor,
     UsualSensors,
 )
-from skfedcausal.server.watching.nominal import direct_causes
-from skfedcausal.server.watching.thresholds import AlarmLevels
-from skfedcausal.statespace.detection import energy
-from skfedcausal.statespace.detection.energy import ConditionalEnergy, OwnEnergy
+from skfedcausal.server.watching.thresholds import AlarmLevels, direct_causes
+from skfedcausal.statespace.detection import shift
 from skfedcausal.statespace.detection.shift import (
+    ConditionalEnergy,
     InnovationModel,
+    OwnEnergy,
     bias_information,
     step_and_bias_scores,
     step_scores,
@@ -298,7 +298,7 @@ def test_levels_of_many_units_are_those_of_few(models, monkeypatch):
     scaled = dense.filtered(rng.standard_normal((1200, 10)))[0]
     surprise, held, found = np.abs(rng.standard_normal((1200, 5))), scaled @ dense.held, []
     for model, many in ((dense, 200), (large, 9)):
-        monkeypatch.setattr(energy, "_MANY", many)
+        monkeypatch.setattr(shift, "_MANY", many)
         levels = AlarmLevels(("energy", "shift"), model, slices)
         levels.learn(scaled, (0,), [surprise], [held], 200.0)
         found.append((levels.rows(surprise, held)[0], list(levels.thresholds.values())))

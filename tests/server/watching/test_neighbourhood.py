@@ -8,7 +8,7 @@ import pytest
 from skfedcausal import FederatedRCADetector, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import moments
-from skfedcausal.server.watching.neighbourhood import LocalPosterior
+from skfedcausal.server.watching.learning import LocalPosterior
 from skfedcausal.server.watching.posterior import RootPosterior
 
 pytestmark = pytest.mark.medium

@@ -11,7 +11,7 @@ from skfedcausal import LikelihoodOptions
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
 from skfedcausal.server.watching.learning import _noise_of, held_out_models
-from skfedcausal.server.watching.nominal import (
+from skfedcausal.server.watching.thresholds import (
     NominalRows,
     OffSubspace,
     attended_rows,
@@ -37,7 +37,7 @@ from skfedcausal.statespace.detection.shift import (
 from skfedcausal.statespace.em import expectation_maximisation
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
 from skfedcausal.statespace.observation import Information
-from skfedcausal.statespace.units import moment_start
+from skfedcausal.statespace.whittle import moment_start
 
 from .._reference import coupled_plant
 

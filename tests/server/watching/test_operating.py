@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skfedcausal.server.watching.operating import FOLLOWED, Followed, Level, OperatingPoint
-from skfedcausal.statespace.detection.energy import ConditionalEnergy
+from skfedcausal.statespace.detection.shift import ConditionalEnergy
 
 from ._rows import evidence
 

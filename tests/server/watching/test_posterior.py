@@ -27,11 +27,12 @@ from skfedcausal.server.watching.posterior import (
     together,
     upstream,
 )
-from skfedcausal.statespace.detection.dynamics import gain_changes, own_change_ratios
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
     bias_information,
+    gain_changes,
     likelihood_ratios,
+    own_change_ratios,
     ramp_ratios,
     step_and_bias_scores,
     step_scores,

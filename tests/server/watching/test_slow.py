@@ -8,11 +8,20 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import FederatedRCADetector
-from skfedcausal.server.watching.lasting import CLOCKS, GIVEN, KINDS, N_KINDS, QUIETER, SHIFT, SPREADS
-from skfedcausal.server.watching.nominal import NominalRows
-from skfedcausal.server.watching.rarity import ABSENT, NOTHING, ReturnPeriods
-from skfedcausal.server.watching.slow import Pulses, SlowWatch, root_of, share_of_budget
-from skfedcausal.server.watching.thresholds import GAP
+from skfedcausal.server.watching.slow import (
+    CLOCKS,
+    GIVEN,
+    KINDS,
+    N_KINDS,
+    QUIETER,
+    SHIFT,
+    SPREADS,
+    Pulses,
+    SlowWatch,
+    root_of,
+    share_of_budget,
+)
+from skfedcausal.server.watching.thresholds import ABSENT, GAP, NOTHING, NominalRows, ReturnPeriods
 
 UNITS = "ABC"
 PRIOR = np.full(3, 1 / 3)

@@ -11,7 +11,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.watching.incidents import Incident, Verdict
 from skfedcausal.server.watching.operating import FOLLOWED, Level, OperatingPoint
 from skfedcausal.server.watching.stream import StreamState, _compare_with_last, settled
-from skfedcausal.statespace.detection.energy import ConditionalEnergy
+from skfedcausal.statespace.detection.shift import ConditionalEnergy
 
 from ._rows import evidence
 

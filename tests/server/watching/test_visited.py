@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.server.watching.visited import visited
+from skfedcausal.server.watching.operating import visited
 
 
 def plant(seed, n_rows, push, n=6, radius=0.9):

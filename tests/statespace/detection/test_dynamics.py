@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.detection.dynamics import gain_changes, own_change_ratios, reversal_ratios
-from skfedcausal.statespace.detection.shift import InnovationModel
+from skfedcausal.statespace.detection.shift import InnovationModel, gain_changes, own_change_ratios, reversal_ratios
 
 BLOCKS = (slice(0, 1), slice(1, 3), slice(3, 5))
 
@@ -95,7 +94,7 @@ def test_long_windows_are_taken_in_pieces(monkeypatch):
     model = plant()
     u, filtered = innovations(model, record(model, 57, np.random.default_rng(4)), model.A)
     whole = own_change_ratios(model, u, filtered, BLOCKS), *gain_changes(model, u, filtered, BLOCKS)
-    monkeypatch.setattr("skfedcausal.statespace.detection.dynamics._TOGETHER", 200)  # ten rows of four changes
+    monkeypatch.setattr("skfedcausal.statespace.detection.shift._TOGETHER", 200)  # ten rows of four changes
     pieces = own_change_ratios(model, u, filtered, BLOCKS), *gain_changes(model, u, filtered, BLOCKS)
     for one, other in zip(whole, pieces, strict=True):
         assert_allclose(one, other, rtol=1e-9)

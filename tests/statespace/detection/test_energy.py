@@ -6,8 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.linalg import solve_discrete_lyapunov
 
-from skfedcausal.statespace.detection import energy as energies
-from skfedcausal.statespace.detection.energy import (
+from skfedcausal.statespace.detection import shift as energies
+from skfedcausal.statespace.detection.shift import (
     PENALTIES,
     ConditionalEnergy,
     LinearMap,
@@ -167,7 +167,7 @@ def test_surprises_are_those_of_a_dense_gaussian(plant, patterns):
 def test_rows_are_judged_the_same_however_many_together(plant, patterns, monkeypatch):
     x = np.random.default_rng(4).standard_normal((T, N))
     whole = surprises_with_gaps(*plant, x, patterns, PATTERN_OF, None)
-    monkeypatch.setattr("skfedcausal.statespace.detection.energy._TOGETHER", 1)
+    monkeypatch.setattr("skfedcausal.statespace.detection.shift._TOGETHER", 1)
     parts = surprises_with_gaps(*plant, x, patterns, PATTERN_OF, None)
     for one, other in zip(whole[:3], parts[:3], strict=True):
         assert_array_equal(one, other)
