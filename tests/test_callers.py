@@ -60,7 +60,7 @@ def test_one_function_warns():
     package = Path(skfedcausal.__file__).parent
     pattern = re.compile(r"warnings\.warn\(|stacklevel")
     found = [path.name for path in package.rglob("*.py") if pattern.search(path.read_text())]
-    assert found == ["callers.py"]
+    assert found == ["arguments.py"]
 
 
 def test_a_list_that_nobody_has_cut_is_no_fold():

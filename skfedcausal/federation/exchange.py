@@ -819,7 +819,11 @@ def _by(processes, pairs, widest):
 
     largest = max(site.worker.n_bytes for site, _ in pairs)
     tasks = [(widest, site.worker, packet, site.state) for site, packet in pairs]
-    results = run(handled, tasks, processes, most=max(1, TUNING.transport_bytes // largest))
+    return _warned(run(handled, tasks, processes, most=max(1, TUNING.transport_bytes // largest)))
+
+
+def _warned(results):
+    """Answers and states, of which everything is said that workers warned of."""
     for message, category in (said for _, _, caught in results for said in caught):
         warn(message, category)
     return [(answer, state) for answer, state, _ in results]

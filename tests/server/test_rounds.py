@@ -15,7 +15,6 @@ from skfedcausal import (
 from skfedcausal.client.moments import OwnPast, bic_penalty
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.fitting import Fit
-from skfedcausal.statespace.episodes import lag_covariances
 
 ONE = LikelihoodServer(options=LikelihoodOptions(n_rounds=1))
 
@@ -100,9 +99,7 @@ def test_evidence_is_the_likelihood_of_least_squares_less_its_penalty():
     Y = np.cumsum(rng.standard_normal((300, 2)), axis=0) * 0.1 + rng.standard_normal((300, 2))
     scale = np.array([2.0, 0.5])
     x = Y / scale
-    own = OwnPast.from_sums(
-        lag_covariances(x, range(3), (0,)), lambda a, b: x[a:b], (0,), 300, (scale, np.ones(0), None)
-    )
+    own = OwnPast.of(x, 2, (0,), (scale, np.ones(0), None))
     expected = []
     for n_lags in (1, 2):
         past, now = np.hstack([Y[2 - k : 300 - k] for k in range(1, n_lags + 1)]), Y[2:]
