@@ -22,7 +22,7 @@ from ..statespace.matrices import are_covariances, cap_radius, floor_eigenvalues
 from ..statespace.observation import NoiseFit, degrees_of_freedom, factor_analysis, sensor_noise
 from ..statespace.observation import weights as information_weights
 from . import records
-from .baseline import Baseline, HasBaseline
+from .baseline import Baseline, HasBaseline, learned_baseline
 from .moments import RIDGE, Moments, without_shifts
 from .records import COMPLETE, GIVEN, check_matrices, checked_gain, given_matrices, restricted
 from .tuning import TUNING
@@ -667,8 +667,6 @@ class KalmanClient(HasBaseline, UnitClient):
             options["profile"] = None  # noise would hide whether it pays; rows of other records have no place in it
         if all(wanted is None for wanted in options.values()):
             return Y, active, None
-        from .baseline import learned_baseline  # of clients that were asked for one
-
         baseline = learned_baseline(
             Y, options, index=index, starts=starts, name=name, columns=columns, noised=is_noised
         )

@@ -31,7 +31,7 @@ from ..statespace.kalman import (
 )
 from ..statespace.matrices import are_covariances, are_heavy, floor_eigenvalues, remembered
 from ..statespace.observation import information, weights
-from .moments import OwnPast, ResidualModel, bic_penalty
+from .moments import OwnDensity, OwnPast, ResidualModel, bic_penalty
 from .records import as_inputs, check_inputs_fit, check_matrices, in_use, warn_inputs_ignored, with_diagonal
 from .tuning import TUNING
 
@@ -825,8 +825,6 @@ def is_likelier_alone(client, Y, U=None, starts=(0,)):
 
 def gain_alone(client, Y, U, starts):
     """Mean log-density by which an autoregression of the unit's own exceeds what states leave, less its BIC."""
-    from .moments import OwnDensity  # for units that a plant may be no model of
-
     own = OwnDensity.learned(client.model.own_past, client.model.mean)
     const = client.message_about(Y, starts, inputs=U, const=True).const
     value = own.log_density(in_use(client, Y), U, starts) - const
@@ -837,8 +835,6 @@ def with_tails(client, Y, U=None, starts=(0,), *, alone=False):
     """Copy that knows the tails of what its messages leave of a record, of all of it if left `alone`."""
     model, kept, found = client.model, in_use(client, Y), {}
     if alone:
-        from .moments import OwnDensity  # for units that a plant is no model of
-
         found["own_density"] = OwnDensity.learned(model.own_past, model.mean).with_tails(kept, U, starts)
     elif (residual_model := model.learned_residual_model()) is not None:
         errors = residual_model.errors(kept, U, starts)

@@ -10,7 +10,7 @@ from ..streams.cells import Stamps
 from ..streams.sources import open_source
 from ._shared import DONE, ERRORS, FAILED, noted, parser
 from .watching import sinks
-from .watching.live import Pages
+from .watching.live import Pages, serve
 from .watching.loop import Journal, Watch, ended_by_signals, say
 from .watching.settings import fingerprint, read_plant, read_settings, secret_of
 
@@ -56,8 +56,6 @@ def _watch(settings, folder):
         pages = Pages(watch, given)
         pages.write()
         if settings.live is not None:
-            from .watching.live import serve
-
             stack.enter_context(serve(watch, settings.live, outboxes))
         with ended_by_signals(watch):
             _follow(settings, plant, watch, journal, folder, goes_on)

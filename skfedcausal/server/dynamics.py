@@ -17,7 +17,7 @@ from ..statespace.inputs import input_response, input_term
 from ..statespace.kalman import Covariances, FilteredRows, filtered_covariance, stationary_covariance
 from ..statespace.matrices import are_heavy, companion
 from ..statespace.segments import Change
-from ..statespace.timedomain import smooth
+from ..statespace.timedomain import Tails, smooth
 from .tuning import TUNING
 
 # Running the learned plant over a record, around its operating point: filter, smoother, inputs.
@@ -220,8 +220,6 @@ class PlantFilter:
         white = self._white(rows, before, np.full(len(rows), self._schedule.n_transient))
         if not are_heavy(white):
             return None
-        from ..statespace.timedomain import Tails  # for noise that is not Gaussian
-
         return Tails.learned(white)
 
     @property

@@ -15,11 +15,19 @@ from ..statespace.matrices import few_threads
 from .dynamics import OperatingPoint, Plant
 from .effects import DrawnErrors, ErrorsOfOneLag
 from .estimation.estimate import FEW, LARGE, Climb, Settings, estimate_plant, may_stand_in
-from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table, input_sums
+from .estimation.input_checks import (
+    check_independent,
+    controlled_units,
+    excitation_table,
+    feedback_table,
+    held_variances,
+    hidden_cause_table,
+    input_sums,
+)
 from .estimation.noise_share import choose_filter, choose_noise_share
 from .joint import JointRecord
 from .lagged.misfit import filled_record, is_mostly_there, lag_tests, level_of, misfit_table, one_lag_is_enough
-from .lagged.stage import refuse_at_once, refuse_delays, words_by_input
+from .lagged.stage import Search, curvature_of, natural_scores, refuse_at_once, refuse_delays, timing_of, words_by_input
 from .links.engines import OneLag
 from .links.tables import UNDIRECTED, correlation_table
 from .tuning import TUNING
@@ -226,8 +234,6 @@ def look_at_inputs(server, record):
 
 def look_for_feedback(server, record):
     """Test whether inputs depend on what the plant does not expect of the measurements; the filter that told."""
-    from .estimation.input_checks import held_variances, hidden_cause_table  # for plants with inputs
-
     run = server.plant_.run(server.plant_.point.placed(record))
     sums = input_sums(record, run.updates)
     server.feedback_ = feedback_table(record, run.updates, sums)
@@ -363,8 +369,6 @@ class Fit:
         server = self.server
         if not server.partition_.n_inputs or server.outdone_ or not plant.scores_suffice:
             return None
-        from .lagged.stage import curvature_of
-
         return curvature_of(plant, Plant.of_one_lag(server.transition_, server.input_, server.process_cov_))
 
     def _curved(self, plant):
@@ -372,7 +376,6 @@ class Fit:
         if not plant.scores_suffice or not plant.determined.all():
             return None
         from .curved import curved_plant
-        from .lagged.stage import natural_scores
 
         noise = np.linalg.inv(self.server.information_)
         h, u, starts = natural_scores(plant)
@@ -422,8 +425,6 @@ class Fit:
             return None
         if not (server.is_settled_ or at_once or later):  # what one lag does not tell in time several do not either
             return None
-        from .lagged.stage import Search  # for records that ask for it
-
         if not has_inputs:
             budget = part_for_lags(budget)
         latest = (0, 0) if found is None else found.latest
@@ -479,8 +480,6 @@ def timing_words(server, record):
 
 def _acts_at_once(estimate, words):
     """Whether some input acts in the row it is recorded in."""
-    from .lagged.stage import timing_of
-
     return bool((timing_of(estimate.plant, words) == 0).any())
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ..validity.report import report
-from .resampling import bootstrap_table, halves_of
+from .resampling import bootstrap_table, estimates_of_pieces, halves_of
 from .tables import (
     METHODS,
     classical_tests,
@@ -22,6 +22,7 @@ from .tables import (
     spectrum_intervals,
     strength_intervals,
     tests_table,
+    with_directions,
 )
 
 
@@ -59,8 +60,6 @@ class Engine:
         """The table of correlated pairs with which of them acts on the other within a row."""
         if not len(correlations):
             return correlations
-        from .tables import with_directions  # for units whose noise goes together
-
         return with_directions(correlations, run, record, Q)
 
     def intervals(self, server, confidence, geweke):
@@ -106,8 +105,6 @@ class Engine:
 
     def pieces(self, server, record, settings, piece):
         """Estimates of blocks in pieces of so many rows, of which pairs, and the pieces' rows."""
-        from .resampling import estimates_of_pieces  # for those who ask
-
         return estimates_of_pieces(record, settings, piece)
 
 
