@@ -282,20 +282,23 @@ class RootCauseServer:
             moved, unsure, state.bends = self._bends.follow(*shown(record), state.bends)
             messages = self._bends.without(record, messages, moved)
             record = JointRecord.from_messages(messages, names=self.names)
-        spread = 1 + away.leverage[:, None] + np.minimum(unsure, TUNING.detector_most_unsure)
-        wider = np.sqrt(spread).repeat(self.state_dims, axis=1)
+        spread = wider = 1.0
+        if self._response is not None or self._bends is not None:
+            spread = 1 + away.leverage[:, None] + np.minimum(unsure, TUNING.detector_most_unsure)
+            wider = np.sqrt(spread).repeat(self.state_dims, axis=1)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
-        distance = np.where(found.present, distance, 0.0)
-        surprise = np.where(found.present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
-        scaled = found.scaled - found.present.repeat(self.state_dims, axis=1) * point.scaled
-        scaled /= wider
+        present, of_states = found.present, found.present.repeat(self.state_dims, axis=1)
+        distance = np.where(present, distance, 0.0)
+        surprise = np.where(present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
+        scaled = (found.scaled - of_states * point.scaled) / wider
         levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, away.doubt)
         levels /= point.spread
-        rare, states = np.zeros((record.n_samples, 0, len(self.names))), found.states + moved - point.states
-        states = np.where(found.present.repeat(self.state_dims, axis=1), states, 0.0)
-        if self.slow is not None:
-            there = found.present & self.monitor.sensors.as_usual(record)  # fewer sensors vary otherwise
+        states = np.where(of_states, found.states + moved - point.states, 0.0)
+        if self.slow is None:
+            rare = np.zeros((record.n_samples, 0, len(self.names)))
+        else:
+            there = present & self.monitor.sensors.as_usual(record)  # fewer sensors vary otherwise
             seen = states - state.drifting.states, distance / state.drifting.off, there
             slow, rare, state.slow = self.slow.rows(*seen, state.slow, point.n_rows)
             levels = np.concatenate([levels, slow[:, None]], axis=1)
@@ -314,7 +317,7 @@ class RootCauseServer:
             given_others=np.log1p(found.given_others / point.given / spread / self._usual),
             surplus=(found.given_others - distance) / point.given / spread / self.usual_inside,
             outside=self._off_subspace.relative(found.states, distance * point.whole) / point.outside,
-            absent=~found.present,
+            absent=~present,
             levels=levels,
             events=events,
             errors=found.errors / wider,

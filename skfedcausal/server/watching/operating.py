@@ -77,7 +77,7 @@ class OperatingPoint:
     @property
     def spread(self):
         """Standard deviation of a slow average of rows there over that at a point known exactly."""
-        return np.sqrt(1 + TUNING.operating_averaged / self.n_rows)
+        return (1 + TUNING.operating_averaged / self.n_rows) ** 0.5
 
     @property
     def level_rows(self):

@@ -85,8 +85,8 @@ class Coordinates:
     def of(self, x, distance):
         """Values of rows, (n_rows, n)."""
         off = np.log(distance[:, self.outside] / self.usual + TUNING.lasting_nearest)
-        values = np.hstack([x, off])[:, self.order]
-        return np.clip((values - self.centre) / self.scale, -TUNING.lasting_far, TUNING.lasting_far)
+        values = (np.concatenate([x, off], axis=1)[:, self.order] - self.centre) / self.scale
+        return values.clip(-TUNING.lasting_far, TUNING.lasting_far, out=values)
 
     def moved(self, states, off):
         """By how much values are less beside states that are (n,) more and distances (n_units,) times as large."""
@@ -94,7 +94,11 @@ class Coordinates:
 
     def there(self, present):
         """Which values are there, (n_rows, n), of units that are, (n_rows, n_units)."""
-        return present.repeat([b.stop - b.start for b in self.slices], axis=1)
+        return present.repeat(self._sizes, axis=1)
+
+    @cached_property
+    def _sizes(self):
+        return [b.stop - b.start for b in self.slices]
 
 
 # -- from rows to pieces -----------------------------------------------------------------------------------
@@ -137,7 +141,7 @@ class News:
 
 def lagged_states(states, rows):
     """States of the rows before each of `rows`, (n_rows, LAGS * n), the last one first."""
-    return np.hstack([states[rows - k] for k in range(1, LAGS + 1)])
+    return np.concatenate([states[rows - k] for k in range(1, LAGS + 1)], axis=1)
 
 
 def piece_sums(series, n_rows):
@@ -158,10 +162,14 @@ def window_means(pieces, counts, n_before, n_rows):
         since = slice(n_before + lacking - k + 1, None)
         means = np.full((len(pieces) - n_before, *pieces.shape[1:]), np.nan)
         if len(pieces) - n_before > lacking:
-            total = sliding_window_view(pieces[since], k, axis=0).sum(axis=-1)
-            there = sliding_window_view(counts[since], k, axis=0).sum(axis=-1)[:, None]
+            total, there = _window_sums(pieces[since], k), _window_sums(counts[since], k)[:, None]
             np.divide(total, there, out=means[lacking:], where=2 * there >= clock)
         yield Means(*np.moveaxis(means, 1, 0))
+
+
+def _window_sums(series, k):
+    """Sums over `k` pieces in a row; of a single window, as a row that comes alone has it, without views."""
+    return series.sum(axis=0)[None] if len(series) == k else sliding_window_view(series, k, axis=0).sum(axis=-1)
 
 
 # -- from pieces to statistics -----------------------------------------------------------------------------
@@ -187,7 +195,7 @@ class Spread:
     def squares(self, means, sums):
         """Squared lengths of each state's and each unit's means, (n_pieces, n + n_units)."""
         off = means - self.mean
-        return np.hstack([(off / self.size) ** 2, (off @ self.root) ** 2 @ sums])
+        return np.concatenate([(off / self.size) ** 2, (off @ self.root) ** 2 @ sums], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +236,7 @@ class Window:
 def _loudness(squares, sums):
     """Logarithm of mean squares of each state, and its mean over those of each unit, (n_pieces, n + n_units)."""
     log = np.log(squares + TUNING.lasting_quietest)
-    return np.hstack([log, log @ (sums / sums.sum(axis=0))])
+    return np.concatenate([log, log @ sums / sums.sum(axis=0)], axis=1)
 
 
 def _given_others(means, slices, n_windows):
@@ -256,7 +264,7 @@ class LastingModel:
     n_rows: int  # of a piece
     told: range | tuple = KINDS  # the kinds that it tells
 
-    @property
+    @cached_property
     def sums(self):
         """Sums over the states of each unit, (n, n_units)."""
         return block_sums(self.slices)
@@ -434,7 +442,7 @@ class SlowWatch:
         n_waiting = len(state.states) - LAGS
         stop = (n_waiting + len(x)) // n_rows * n_rows
         if not stop:
-            held = (np.broadcast_to(a, (len(x), *a.shape)) for a in (state.alarms.level, self._last(state)))
+            held = (a[None].repeat(len(x), axis=0) for a in (state.alarms.level, self._last(state)))
             return *held, SlowState(joined, known, *state[2:])
         done = LAGS + stop
         series = model.news.series(lagged_states(joined, np.arange(LAGS, done)), joined[LAGS:done])
@@ -542,7 +550,9 @@ def _left_without(news, most):
     A unit that shows nothing itself explains nothing: what is left is the `most` that anything shows.
     """
     shown = news.max(axis=0)
-    others = np.array([np.delete(shown, unit).max(initial=0.0) for unit in range(len(shown))])
+    best = int(shown.argmax())
+    others = np.full(len(shown), max(shown[best], 0.0))
+    others[best] = np.delete(shown, best).max(initial=0.0)
     return np.maximum(np.where(shown > TUNING.slow_left, others, most), TUNING.slow_left)
 
 

@@ -191,6 +191,7 @@ class Turn(NamedTuple):
 
 def _followed(server, new, state):
     """Follow incidents and the level by new rows to the first row at which the operating point changes."""
+    end = new.stop
     above = np.ascontiguousarray(server.levels.relative(new.levels).T).max(axis=0)
     starts = None  # an alarm that is open goes on at the usual threshold
     if new.beyond.any():
@@ -201,10 +202,10 @@ def _followed(server, new, state):
     learning = state.learning or range(0)
     above[max(learning.start - new.first, 0) : max(learning.stop - new.first, 0)] = 0.0
     quiet = above <= 1
-    row, turn = new.first, Turn(new.stop)
-    while row < new.stop:
+    row, turn = new.first, Turn(end)
+    while row < end:
         unjudged = learning.start <= row < learning.stop
-        stop = min(new.stop, row + FOLLOWED - row % FOLLOWED)
+        stop = min(end, row + FOLLOWED - row % FOLLOWED)
         if row < learning.start:
             stop = min(stop, learning.start)
         here = slice(row - new.first, stop - new.first)
@@ -228,13 +229,14 @@ def _followed(server, new, state):
         if unjudged:
             state.followed = Followed()
         else:
-            state.followed.add(new.between(row, stop), quiet[here])
+            part = new if (row, stop) == (new.first, end) else new.between(row, stop)
+            state.followed.add(part, quiet[here])
         if stop % FOLLOWED == 0:
             point = _drifted(server, state)
             if point is not None:
                 return Turn(stop, point, drifts=True)
         row = stop
-    return Turn(new.stop)
+    return Turn(end)
 
 
 def _recent(new, state, stop):
@@ -267,10 +269,12 @@ def _with_inputs(point, state):
 
 def _point_after(server, incident, rows, state):
     """The operating point that an open incident has led to by the end of some rows, None if it is the present one."""
-    since = rows.between(max(rows.first, incident.detected, rows.stop - LOOK), rows.stop)
-    known = server.level.known_again(since.errors, state.point, state.known)
-    if known is not None:
-        return known
+    begin = max(rows.first, incident.detected)
+    for n_rows in (LOOK, 2 * LOOK):  # a small move back takes more rows to tell
+        since = rows.between(max(begin, rows.stop - n_rows), rows.stop)
+        known = server.level.known_again(since.errors, state.point, state.known)
+        if known is not None:
+            return known
     if rows.stop <= incident.detected + HORIZON:
         return None
     late = rows.stop > incident.detected + 2 * HORIZON
@@ -340,6 +344,8 @@ def _turn(server, point, rows, state):
     incident.open, incident.last = False, rows.stop - 1
     lasting = point.lasting if back else state.point.lasting | (frozenset() if elsewhere else {incident.detected})
     ends, before = state.point.lasting - lasting, state.incidents
+    ends |= {one.incident.detected for one in state.standing if one.incident.lasting & ends}  # what stood there only
+    state.standing = [one for one in state.standing if one.incident.detected not in ends]
     _move(replace(point, lasting=lasting), state)
     incident.end = incident.detected if back else rows.stop - 1  # known again: the change is all there was
     now = {"last": incident.last, "open": False, "end": incident.end, "settled": not (back or elsewhere), "ends": ends}

@@ -142,6 +142,11 @@ class InnovationModel:
         return self.transition @ self.update @ self.J
 
     @cached_property
+    def forwards(self):
+        """Steps of prediction errors."""
+        return Recurrence(self.carry)
+
+    @cached_property
     def _backwards(self):
         return Recurrence(self.carry.T)
 
@@ -369,12 +374,12 @@ def own_change_ratios(model, u, filtered, blocks, seen=None):
     :class:`~.shift.InnovationModel` of the plant. Chi-square with ``p^2`` degrees of freedom where nothing has changed.
     Rows in which a block is not `seen`, (n_samples, n_blocks), tell nothing of it; None if all are.
     """
-    carry, before, ratios = Recurrence(model.carry), _row_before(filtered), []
+    before, ratios = _row_before(filtered), []
     for m, b in enumerate(blocks):
         i, j = np.divmod(np.arange((b.stop - b.start) ** 2), b.stop - b.start)
         changes = np.zeros((len(i), *model.J.shape))
         changes[np.arange(len(i)), b.start + i, b.start + j] = 1.0
-        score, information = _regression(model, carry, changes, _where_seen(before, seen, m), u)
+        score, information = _regression(model, changes, _where_seen(before, seen, m), u)
         ratios.append(score @ np.linalg.lstsq(information, score, rcond=None)[0])
     return np.array(ratios)
 
@@ -385,7 +390,7 @@ def gain_changes(model, u, filtered, blocks, seen=None):
     The gain that is most likely is one more than the score over the information; both are zero where there is no link.
     Rows in which the effect is not `seen` tell nothing of it.
     """
-    carry, before, scores = Recurrence(model.carry), _row_before(filtered), np.zeros((len(blocks),) * 2)
+    before, scores = _row_before(filtered), np.zeros((len(blocks),) * 2)
     information = np.zeros_like(scores)
     for m, effect in enumerate(blocks):
         causes = [k for k, cause in enumerate(blocks) if k != m and model.top[effect, cause].any()]
@@ -394,7 +399,7 @@ def gain_changes(model, u, filtered, blocks, seen=None):
         changes = np.zeros((len(causes), *model.J.shape))
         for change, k in zip(changes, causes, strict=True):
             change[effect, blocks[k]] = model.top[effect, blocks[k]]
-        score, products = _regression(model, carry, changes, _where_seen(before, seen, m), u)
+        score, products = _regression(model, changes, _where_seen(before, seen, m), u)
         scores[m, causes], information[m, causes] = score, np.diag(products)
     return scores, information
 
@@ -404,11 +409,13 @@ def reversal_ratios(model, u, filtered, blocks, seen):
 
     From each row on to the last one. Nothing is estimated, so that they fall with the number of nominal rows.
     """
-    signs = 1 - 2 * np.array([np.isin(np.arange(u.shape[1]), np.arange(b.start, b.stop)) for b in blocks])
+    signs = np.ones((len(blocks), u.shape[1]))
+    for own, b in zip(signs, blocks, strict=True):
+        own[b] = -1.0
     A = model.top[:, : u.shape[1]]
     changes, there = (signs[:, :, None] * signs[:, None] - 1) * A, seen.repeat([b.stop - b.start for b in blocks], 1)
     gained = []
-    for rows, errors in _errors(model, Recurrence(model.carry), changes, _row_before(filtered)):
+    for rows, errors in _errors(model, changes, _row_before(filtered)):
         errors = errors * there[rows]
         gained.append((errors * (u[rows] - errors @ model.weight / 2)).sum(axis=2))
     return np.concatenate(gained, axis=1)[:, ::-1].cumsum(axis=1)[:, ::-1].T
@@ -424,21 +431,21 @@ def _where_seen(before, seen, effect):
     return before if seen is None else np.where(seen[:, [effect]], before, 0.0)
 
 
-def _regression(model, carry, changes, before, u):
+def _regression(model, changes, before, u):
     """Scores and information of innovations u on what changes of the dynamics do to them, (k, n, n).
 
     `before` are the filtered states of the row before each.
     """
     size = len(changes)
     score, information = np.zeros(size), np.zeros((size, size))
-    for rows, errors in _errors(model, carry, changes, before):
+    for rows, errors in _errors(model, changes, before):
         flat = errors.reshape(size, -1)
         score += flat @ u[rows].ravel()
         information += flat @ (errors @ model.weight).reshape(size, -1).T
     return score, information
 
 
-def _errors(model, carry, changes, before):
+def _errors(model, changes, before):
     """By how much changes of the dynamics, (k, n, n), move predictions, (k, n_rows, n), of pieces of a window."""
     n, size = before.shape[1], len(changes)
     at_once, last = max(1, _TOGETHER // (size * len(model.carry))), None
@@ -446,7 +453,7 @@ def _errors(model, carry, changes, before):
         rows = slice(first, first + at_once)
         pushes = np.zeros((size, len(before[rows]), len(model.carry)))
         np.matmul(before[rows], changes.swapaxes(1, 2), out=pushes[..., :n])
-        errors = carry.run((pushes, None), x0=last)
+        errors = model.forwards.run((pushes, None), x0=last)
         last = errors[:, -1].copy()
         yield rows, errors[..., :n]
 

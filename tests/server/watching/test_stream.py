@@ -1,5 +1,6 @@
 """Operating points that a watch moves to, and faults that go on between two alarms."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ from skfedcausal import FederatedRCADetector
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.watching.incidents import Incident, Verdict
 from skfedcausal.server.watching.operating import FOLLOWED, Level, OperatingPoint
-from skfedcausal.server.watching.stream import StreamState, _compare_with_last, settled
+from skfedcausal.server.watching.stream import Standing, StreamState, _compare_with_last, _point_after, _turn, settled
 from skfedcausal.statespace.detection.shift import ConditionalEnergy
 
 from ._rows import evidence
@@ -70,6 +71,31 @@ def test_a_pause_is_compared_with_a_fault_where_each_half_has_a_row(detected, co
     )
     _compare_with_last(SERVER, later, evidence(detected + 1, 2, 4, surplus=np.full((detected + 1, 2), 9.0)), state)
     assert (later.resumes is not None) == compared
+
+
+def test_what_stood_at_another_level_only_ends_with_it():
+    """What stood before, of whatever kind, goes on until its own evidence is as usual."""
+    nominal = OperatingPoint.nominal(4, 2)
+    away = replace(nominal.moved(np.ones(4), np.zeros(4)), lasting=frozenset({10}))
+    before, there, back = alarm(5, 6, 1.0), alarm(50, 60, 1.0), alarm(190, 199, 1.0)
+    there.lasting = away.lasting
+    state = StreamState(point=away, known=[nominal], incidents=[back])
+    state.standing = [Standing(before, 2, 0), Standing(there, 2, 0)]
+    server = SimpleNamespace(**vars(SERVER), nominal_point=nominal)
+    (ended,) = _turn(server, nominal, evidence(200, 2, 4), state)
+    assert ended.verdict.ends == {10, 50}
+    assert [one.incident for one in state.standing] == [before]
+
+
+@pytest.mark.parametrize(("n_rows", "known"), [(20, False), (40, True)])
+def test_a_small_move_back_is_known_by_twice_as_many_rows(n_rows, known):
+    nominal = OperatingPoint.nominal(4, 2)
+    energy = ConditionalEnergy(np.eye(4), BLOCKS)
+    server = SimpleNamespace(level=Level(energy, 1.0, 10**6, 100, SERVER.state_dims))
+    away = nominal.moved(np.array([0.7, 0.0, 0.0, 0.0]), np.zeros(4))  # 20 rows: 4.9 of the 6 that are needed
+    rows = evidence(n_rows, 2, 4, errors=np.tile([-0.7, 0.0, 0.0, 0.0], (n_rows, 1)))
+    found = _point_after(server, Incident(0, n_rows - 1, 2.0), rows, StreamState(point=away, known=[nominal]))
+    assert (found is nominal) == known
 
 
 @pytest.mark.medium
