@@ -383,13 +383,18 @@ class RootCauseServer:
         incident.level, incident.excess = fault.errors.mean(axis=0), np.minimum(fault.surplus, LARGE).mean(axis=0)
         return last
 
-    @staticmethod
-    def _look(incident, rows):
-        """Rows by which an incident is judged: the fault may have ended with a short alarm, or not."""
-        detected = incident.detected
+    def _look(self, incident, rows):
+        """Rows by which an incident is judged: the fault may have ended with the loudest row of a short alarm, or not.
+
+        Levels are averages, which rise for as long as a fault is there, and stay above their thresholds after it.
+        """
+        detected, ended = incident.detected, incident.last + 1
         stop = min(detected + HORIZON + 1, rows.stop)
-        ended = min(stop, incident.last + 1)
-        ends = (stop, ended) if ended < stop and ended - detected < HORIZON // 2 else (stop,)
+        ends = (stop,)
+        if ended < stop and ended - detected < HORIZON // 2:
+            alarm = rows.between(max(detected, rows.first), ended)
+            loudest = self.levels.relative(alarm.levels).max(axis=1).argmax()
+            ends = (stop, alarm.first + int(loudest) + 1)
         begin = max(detected - LOOKBACK, rows.first)
         if incident.before is not None:
             begin = max(begin, min(incident.before.verdict.stop, detected))
