@@ -37,7 +37,8 @@ class JointRecord:
     """Information series of all units over the same time steps, with their inputs.
 
     `unpredicted` is the covariance of scores whose noise units leave open; `steps` are changes
-    of level, each a known series like the inputs.
+    of level, each a known series like the inputs. `has_choice` says whether some unit leaves open how much of
+    its measurements is noise and the record is complete and long enough for forecasts to tell.
     """
 
     names: tuple[str, ...]
@@ -58,13 +59,9 @@ class JointRecord:
         if self.partition.n_inputs:
             self.u = np.concatenate([u for u in self.inputs if u is not None], axis=1)
         self.input_level = np.zeros(0) if self.u is None else column_mean(self.u)
-
-    @cached_property
-    def has_choice(self):
-        """Whether some unit leaves open how much is noise, in a record that is complete and long enough to tell."""
         is_open = any(choice is not None for choice in self.unpredicted)
         longest = max(episode_lengths(self.starts, self.n_samples))
-        return bool(is_open and self.is_constant and longest >= TUNING.joint_forecasts)
+        self.has_choice = bool(is_open and self.is_constant and longest >= TUNING.joint_forecasts)
 
     @classmethod
     def from_messages(cls, messages, names=None, known_links=None):

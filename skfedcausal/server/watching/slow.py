@@ -162,14 +162,14 @@ def window_means(pieces, counts, n_before, n_rows):
         since = slice(n_before + lacking - k + 1, None)
         means = np.full((len(pieces) - n_before, *pieces.shape[1:]), np.nan)
         if len(pieces) - n_before > lacking:
-            total, there = _window_sums(pieces[since], k), _window_sums(counts[since], k)[:, None]
+            summed = pieces[since], counts[since]
+            if len(pieces[since]) == k:  # a single window, as a row that comes alone has it
+                total, there = (series.sum(axis=0)[None] for series in summed)
+            else:
+                total, there = (sliding_window_view(series, k, axis=0).sum(axis=-1) for series in summed)
+            there = there[:, None]
             np.divide(total, there, out=means[lacking:], where=2 * there >= clock)
         yield Means(*np.moveaxis(means, 1, 0))
-
-
-def _window_sums(series, k):
-    """Sums over `k` pieces in a row; of a single window, as a row that comes alone has it, without views."""
-    return series.sum(axis=0)[None] if len(series) == k else sliding_window_view(series, k, axis=0).sum(axis=-1)
 
 
 # -- from pieces to statistics -----------------------------------------------------------------------------

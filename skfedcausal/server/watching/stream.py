@@ -116,9 +116,12 @@ def take(server, messages, state):
         return new, touched
     before_them = state.gathered()
     rows = new if before_them is None else before_them.followed_by(new)
-    for incident in touched:  # in their order: where one ends the next may begin
+    for incident in touched:
         if incident.verdict is None:
+            if any(one is state.last for one in touched):  # as it was known when this one began, however rows come
+                server.judge(rows.between(rows.first, incident.detected + 1), [state.last], new.first)
             _compare_with_last(server, incident, rows, state)
+    for incident in touched:  # in their order: where one ends the next may begin
         server.judge(rows, [incident], new.first)
     closed = [i for i in touched if not i.open and i.end is None and i.detected + HORIZON < rows.stop]
     touched += _standing(rows, new, closed, state)

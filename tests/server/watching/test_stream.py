@@ -140,3 +140,21 @@ def test_an_alarm_is_not_judged_by_the_rows_of_a_fault_that_begins_after_it():
     same = [one == other for one, other in told if one and other]
     assert len(same) >= 10
     assert np.mean(same) > 0.9
+
+
+@pytest.mark.medium
+def test_what_is_of_which_fault_does_not_depend_on_how_rows_come():
+    """An alarm is compared with the fault before it as that was known then, not with what later rows tell of it."""
+    X, _ = make_granger_plant(n_units=3, links=[("unit0", "unit1")], n_samples=2000, random_state=9)
+    watched, rng = {name: Y[1200:].copy() for name, Y in X.items()}, np.random.default_rng(9)
+    for first in rng.choice(np.arange(20, 760), 10, replace=False):
+        name = f"unit{rng.integers(3)}"
+        there = slice(first, first + rng.integers(3, 60))
+        size = rng.uniform(0.8, 3) * X[name][:1200].std(axis=0)
+        watched[name][there] += size * rng.choice([-1, 1], size=X[name].shape[1])
+    detector = FederatedRCADetector(false_alarm_rate=3e-3).fit({name: Y[:1200] for name, Y in X.items()})
+    detector.reset()
+    for k in range(800):
+        detector.update({name: Y[k : k + 1] for name, Y in watched.items()})
+    alone, whole = detector._stream.table(), detector.incidents(watched)
+    assert alone[["detected", "root", "status"]].equals(whole[["detected", "root", "status"]])
