@@ -390,11 +390,10 @@ class RootCauseServer:
         """
         detected, ended = incident.detected, incident.last + 1
         stop = min(detected + HORIZON + 1, rows.stop)
-        ends = (stop,)
+        ends: tuple[int, ...] = (stop,)
         if ended < stop and ended - detected < HORIZON // 2:
             alarm = rows.between(max(detected, rows.first), ended)
-            loudest = self.levels.relative(alarm.levels).max(axis=1).argmax()
-            ends = (stop, alarm.first + int(loudest) + 1)
+            ends += (alarm.first + int(self.levels.relative(alarm.levels).max(axis=1).argmax()) + 1,)
         begin = max(detected - LOOKBACK, rows.first)
         if incident.before is not None:
             begin = max(begin, min(incident.before.verdict.stop, detected))
