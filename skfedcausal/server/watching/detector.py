@@ -294,10 +294,9 @@ class RootCauseServer:
         scaled = (found.scaled - of_states * point.scaled) / wider
         levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, away.doubt)
         levels /= point.spread
+        rare = np.zeros((record.n_samples, 0, len(self.names)))
         states = np.where(of_states, found.states + moved - point.states, 0.0)
-        if self.slow is None:
-            rare = np.zeros((record.n_samples, 0, len(self.names)))
-        else:
+        if self.slow is not None:
             there = present & self.monitor.sensors.as_usual(record)  # fewer sensors vary otherwise
             seen = states - state.drifting.states, distance / state.drifting.off, there
             slow, rare, state.slow = self.slow.rows(*seen, state.slow, point.n_rows)

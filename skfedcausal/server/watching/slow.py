@@ -94,11 +94,7 @@ class Coordinates:
 
     def there(self, present):
         """Which values are there, (n_rows, n), of units that are, (n_rows, n_units)."""
-        return present.repeat(self._sizes, axis=1)
-
-    @cached_property
-    def _sizes(self):
-        return [b.stop - b.start for b in self.slices]
+        return present.repeat([b.stop - b.start for b in self.slices], axis=1)
 
 
 # -- from rows to pieces -----------------------------------------------------------------------------------
@@ -162,12 +158,10 @@ def window_means(pieces, counts, n_before, n_rows):
         since = slice(n_before + lacking - k + 1, None)
         means = np.full((len(pieces) - n_before, *pieces.shape[1:]), np.nan)
         if len(pieces) - n_before > lacking:
-            summed = pieces[since], counts[since]
-            if len(pieces[since]) == k:  # a single window, as a row that comes alone has it
-                total, there = (series.sum(axis=0)[None] for series in summed)
-            else:
-                total, there = (sliding_window_view(series, k, axis=0).sum(axis=-1) for series in summed)
-            there = there[:, None]
+            total, there = (  # of a single window, as a row that comes alone has it, without views
+                x.sum(axis=0)[None] if len(x) == k else sliding_window_view(x, k, axis=0).sum(axis=-1)
+                for x in (pieces[since], counts[since, None])
+            )
             np.divide(total, there, out=means[lacking:], where=2 * there >= clock)
         yield Means(*np.moveaxis(means, 1, 0))
 

@@ -194,7 +194,6 @@ class Turn(NamedTuple):
 
 def _followed(server, new, state):
     """Follow incidents and the level by new rows to the first row at which the operating point changes."""
-    end = new.stop
     above = np.ascontiguousarray(server.levels.relative(new.levels).T).max(axis=0)
     starts = None  # an alarm that is open goes on at the usual threshold
     if new.beyond.any():
@@ -205,10 +204,10 @@ def _followed(server, new, state):
     learning = state.learning or range(0)
     above[max(learning.start - new.first, 0) : max(learning.stop - new.first, 0)] = 0.0
     quiet = above <= 1
-    row, turn = new.first, Turn(end)
-    while row < end:
+    row, turn = new.first, Turn(new.stop)
+    while row < new.stop:
         unjudged = learning.start <= row < learning.stop
-        stop = min(end, row + FOLLOWED - row % FOLLOWED)
+        stop = min(new.stop, row + FOLLOWED - row % FOLLOWED)
         if row < learning.start:
             stop = min(stop, learning.start)
         here = slice(row - new.first, stop - new.first)
@@ -232,14 +231,14 @@ def _followed(server, new, state):
         if unjudged:
             state.followed = Followed()
         else:
-            part = new if (row, stop) == (new.first, end) else new.between(row, stop)
+            part = new if (row, stop) == (new.first, new.stop) else new.between(row, stop)
             state.followed.add(part, quiet[here])
         if stop % FOLLOWED == 0:
             point = _drifted(server, state)
             if point is not None:
                 return Turn(stop, point, drifts=True)
         row = stop
-    return Turn(end)
+    return Turn(new.stop)
 
 
 def _recent(new, state, stop):
