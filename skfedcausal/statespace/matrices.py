@@ -106,15 +106,16 @@ def definite_inverses(matrices):
     n = matrices.shape[-1]
     if n < TUNING.matrices_wide or not matrices.size:
         return np.linalg.inv(matrices), np.linalg.slogdet(matrices)[1]
-    inverses, logs = np.empty_like(matrices).reshape(-1, n, n), []
-    for matrix, out in zip(matrices.reshape(-1, n, n), inverses, strict=True):
+    inverses = np.empty_like(matrices).reshape(-1, n, n)
+    diagonals = np.empty(inverses.shape[:2])
+    for matrix, out, diagonal in zip(matrices.reshape(-1, n, n), inverses, diagonals, strict=True):
         root, is_indefinite = zpotrf(matrix.T)  # a row of C is a column of Fortran
         if is_indefinite:
             return np.linalg.inv(matrices), np.linalg.slogdet(matrices)[1]
-        logs.append(2 * np.log(root.diagonal().real).sum())
+        diagonal[:] = root.diagonal().real
         out[:] = zpotri(root, overwrite_c=True)[0].T
     whole = np.where(np.tri(n, dtype=bool), inverses, hermitian(inverses))
-    return whole.reshape(matrices.shape), np.reshape(logs, matrices.shape[:-2])
+    return whole.reshape(matrices.shape), 2 * np.log(diagonals).sum(axis=1).reshape(matrices.shape[:-2])
 
 
 def sparse_diagonal(x):

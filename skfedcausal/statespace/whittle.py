@@ -1,5 +1,6 @@
 """Whittle likelihood of plants and of units on their own, and the Fisher information of chosen elements."""
 
+from copy import copy
 from functools import cached_property
 from typing import NamedTuple
 
@@ -431,6 +432,14 @@ class WhittleLikelihood:
         grad_A[..., :n] -= (E @ ZN).real.sum(axis=-3)
         return (logdet + trace).sum(axis=-1), grad_A, E.real.sum(axis=-3)
 
+    def of(self, chosen):
+        """Values and gradients of some problems of a stack."""
+        some = copy(self)
+        some.N, some._late, some._cross, some._back, some._early = (
+            x[chosen] for x in (self.N, self._late, self._cross, self._back, self._early)
+        )
+        return some
+
     def information(self, A, Q, n_later=0):
         """Expected information at (A, Q), a :class:`SpectralInformation`, fine enough for more lags."""
         rotation, S = self._of_states(A, Q.shape[-1], n_later)
@@ -560,15 +569,15 @@ def fit_units(moments, N, *, fixed_A=None, max_iter=30, tol=1e-3):
         A[..., :p], free[:, :p] = fixed_A, False
     basis = symmetric_basis(p)
     current = likelihood.evaluate(A, Q)
-    converged, n_iter = np.zeros(len(A), dtype=bool), 0
+    converged, moving, n_iter = np.zeros(len(A), dtype=bool), np.arange(len(A)), 0
     while n_iter < max_iter:
         step_A, step_Q, gain = _scoring_step(likelihood, current, A, Q, basis, free)
         converged = likelihood.n_samples * gain < tol
         if converged.all():
             break
-        before, n_iter = current, n_iter + 1
-        A, Q, current = _line_search(likelihood, current, A, Q, step_A, step_Q)
-        if current is before:
+        n_iter += 1
+        A, Q, current, moving = _line_search(likelihood, current, A, Q, step_A, step_Q, moving)
+        if not len(moving):  # from where it is each would try the same again
             break
     return UnitFit(A, Q, converged, current.value, n_iter)
 
@@ -593,32 +602,29 @@ def _scoring_step(likelihood, current, A, Q, basis, free):
     return step_A, np.einsum("...k,kab->...ab", step[..., n_coefficients:], basis), gain
 
 
-def _line_search(likelihood, current, A, Q, step_A, step_Q, n_halvings=12):
-    """Halve each unit's step until its likelihood rises; units that cannot rise stay.
+def _line_search(likelihood, current, A, Q, step_A, step_Q, moving, n_halvings=12):
+    """Halve the step of each unit among `moving` until its likelihood rises; also, which units rose.
 
     A and `step_A` are (n_units, p, c), Q and `step_Q` (n_units, p, p).
     """
     floor = TUNING.units_covariance_floor * np.trace(Q, axis1=-2, axis2=-1) / Q.shape[-1]
-    length = np.ones(len(A))
-    for _ in range(n_halvings):
-        scale = length[:, None, None]
-        new_A = A + scale * step_A
+    A, Q, found, left = A.copy(), Q.copy(), Evaluation(*(x.copy() for x in current)), moving
+    rose = np.zeros(len(A), dtype=bool)
+    for length in 0.5 ** np.arange(n_halvings):
+        new_A = A[left] + length * step_A[left]
         stable = spectral_radius(new_A[..., : Q.shape[-1]]) < _MAX_RADIUS
-        if not stable.any():
-            length, accepted = length / 2, stable
-            continue
-        new_Q = floor_eigenvalues(Q + scale * step_Q, floor * (length > 0))
-        trial = likelihood.evaluate(new_A, new_Q)
-        accepted = stable & (trial.value >= current.value) | (length == 0)
-        if accepted.all():
-            return new_A, new_Q, trial
-        length = np.where(accepted, length, length / 2)
-    if not accepted.any():
-        return A, Q, current
-    length = np.where(accepted, length, 0.0)[:, None, None]
-    new_A = A + length * step_A
-    new_Q = np.where(length > 0, floor_eigenvalues(Q + length * step_Q, floor), Q)
-    return new_A, new_Q, likelihood.evaluate(new_A, new_Q)
+        tried, new_A = left[stable], new_A[stable]
+        if len(tried):
+            new_Q = floor_eigenvalues(Q[tried] + length * step_Q[tried], floor[tried])
+            trial = likelihood.of(tried).evaluate(new_A, new_Q)
+            rises = trial.value >= current.value[tried]
+            for whole, part in zip((A, Q, *found), (new_A, new_Q, *trial), strict=True):
+                whole[tried[rises]] = part[rises]
+            rose[tried[rises]] = True
+            left = left[~rose[left]]
+        if not len(left):
+            break
+    return A, Q, found, moving[rose[moving]]
 
 
 def lag_shares(present, n_lags):

@@ -1,7 +1,5 @@
 """Units on their own: the maximum of the Whittle likelihood, found from errors-in-variables moments."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
@@ -10,7 +8,7 @@ from scipy.optimize import minimize
 from skfedcausal.statespace import whittle as units_module
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
 from skfedcausal.statespace.matrices import symmetric_basis
-from skfedcausal.statespace.whittle import WhittleLikelihood, _line_search, fit_units, moment_start, unit_information
+from skfedcausal.statespace.whittle import Evaluation, WhittleLikelihood, _line_search, fit_units, moment_start, unit_information
 
 from ._reference import (
     EndlessRecord,
@@ -203,10 +201,24 @@ def test_a_fit_ends_where_no_step_can_rise(monkeypatch):
     fit = fit_units(moments.blocks([slice(0, 1)]), 0.01 * np.eye(1)[None], tol=0.0)
     assert not fit.converged.any()
     assert fit.n_iter == len(ends) < 30
-    (A, Q, last), (stuck_A, stuck_Q, again) = ends[-2:]
-    assert again is last
+    (A, Q, last, moving), (stuck_A, stuck_Q, again, none) = ends[-2:]
+    assert moving.tolist() == [0] and not len(none)
+    assert again.value == last.value
     np.testing.assert_array_equal([A[0], Q[0]], [stuck_A[0], stuck_Q[0]])
     np.testing.assert_array_equal(fit.A, stuck_A)
+
+
+def test_a_unit_that_cannot_rise_is_not_tried_again_and_changes_no_other():
+    walk = np.random.default_rng(1).normal(size=T).cumsum()
+    noise = np.random.default_rng(2).normal(size=T)
+    series = np.stack([walk - walk.mean(), noise], axis=1)
+    moments = TransitionMoments.from_sums(lag_covariances(series, range(14), (0,)), series, (0,))
+    both, N = moments.blocks([slice(0, 1), slice(1, 2)]), 0.01 * np.ones((2, 1, 1))
+    fit = fit_units(both, N, tol=0.0)
+    for k in range(2):
+        alone = fit_units(one(both, k), N[k : k + 1], tol=0.0)
+        np.testing.assert_allclose(fit.A[k], alone.A[0], atol=1e-7)
+        np.testing.assert_allclose(fit.Q[k], alone.Q[0], rtol=1e-7)
 
 
 def test_errors_of_the_fit_are_those_of_the_information():
@@ -226,9 +238,12 @@ def test_a_step_takes_no_variance_below_a_fiftieth_of_the_mean_one(p):
     Q = 5.0 * np.eye(p)[None]
 
     class Rising:
+        def of(self, chosen):
+            return self
+
         def evaluate(self, A, Q):
-            return SimpleNamespace(value=np.ones(1))
+            return Evaluation(np.ones(1), A, Q)
 
     step = np.diag([-20.0, 0.0][:p])[None]
-    found = _line_search(Rising(), SimpleNamespace(value=np.zeros(1)), 0 * Q, Q, 0 * Q, step)[1]
+    found = _line_search(Rising(), Evaluation(np.zeros(1), 0 * Q, 0 * Q), 0 * Q, Q, 0 * Q, step, np.arange(1))[1]
     np.testing.assert_allclose(found[0], np.diag([5.0 / 50, 5.0][:p]), rtol=1e-12)

@@ -149,7 +149,7 @@ def _described(task, partition, scoring, ascent):
         partition.pairs[both],
         noise.statistic[both],
         noise.p_value[both],
-        core_spectra(point, task, partition, task.n_core),
+        core_spectra(point, task, task.n_core),
         pushes(task, point, core),
         ascent.gain,
         ascent.n_iter,
@@ -262,29 +262,31 @@ class PartOfPlant:
         return WhittleLikelihood(TransitionMoments.from_sums(sums, self._series, self.starts), self.score_noise)
 
 
-def core_spectra(point, task, partition, n_core):
+def core_spectra(point, task, n_core):
     """Inverse spectra of the residuals of the first units, of their states as they are smoothed, and both across."""
-    frequencies, n = midpoints(task.n_frequencies), len(point.Q)
+    frequencies, n, core = midpoints(task.n_frequencies), len(point.Q), Partition(task.sizes[:n_core])
+    own = np.broadcast_to(np.eye(n, core.n_states), (len(frequencies), n, core.n_states))
     Z = transfer(point.A, np.exp(1j * frequencies)[:, None, None])
-    Q = np.broadcast_to(point.Q, Z.shape)
-    U, H = np.linalg.inv(Q + Z @ task.noise @ hermitian(Z)), np.linalg.solve(Z, Q)
-    W = H @ U
-    V = W @ hermitian(H)
+    H = point.Q @ np.linalg.solve(hermitian(Z), own)  # first rows of Z^-1 Q, turned
+    solved = np.linalg.solve(point.Q + Z @ task.noise @ hermitian(Z), np.concatenate([own, H], axis=-1))
+    U, W = solved[:, : core.n_states, : core.n_states], hermitian(solved[..., core.n_states :])
+    V = W @ H
     if point.A.shape[1] > n:
         A, B = point.A[:, :n], point.A[:, n:]
         sums = task.sums
         if sums is None:
             sums = lag_covariances(task.series, range(task.n_lags + 2), task.starts)
         early = TransitionMoments.from_sums(sums, task.series, task.starts).early
-        V = V + DrivenSpectrum(early, n, frequencies).at(A, B)[:, :n, :n]
-    return tuple(diagonal_blocks(x, partition)[:n_core].copy() for x in (U, V, W))
+        V = V + DrivenSpectrum(early, n, frequencies).at(A, B)[:, : core.n_states, : core.n_states]
+    return tuple(diagonal_blocks(x, core) for x in (U, V, W[..., : core.n_states]))
 
 
 def pushes(task, point, core):
     """Residuals ``x = Phi^-1 r`` of the first states, row t of what came between t and t + 1."""
     frequencies = midpoints(TUNING.blocks_finer * task.n_lags)
     Z = transfer(point.A, np.exp(1j * frequencies)[:, None, None])
-    X = np.linalg.inv(point.Q + Z @ task.noise @ hermitian(Z))[:, :core]
+    own = np.broadcast_to(np.eye(len(Z[0]), core), (*Z.shape[:2], core))
+    X = hermitian(np.linalg.solve(point.Q + Z @ task.noise @ hermitian(Z), own))
     lags = np.arange(-task.n_lags, task.n_lags + 1)
     turn = np.exp(-1j * np.outer(lags, frequencies)) / len(frequencies)
     taps = np.tensordot(turn, X, 1).real  # x[t] = sum of taps[l] r[t + l]

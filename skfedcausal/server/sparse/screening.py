@@ -237,7 +237,7 @@ def units_alone(regressors, tasks):
         for own, without in tasks:
             task = replace(without, series=regressors.take(own, axis=1))
             point, n = Point(task.A, task.Q, None), len(task.A)
-            found.append((pushes(task, point, n), core_spectra(point, task, Partition((n,)), 1)))
+            found.append((pushes(task, point, n), core_spectra(point, task, 1)))
     return found
 
 
