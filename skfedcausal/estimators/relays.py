@@ -100,8 +100,8 @@ def learned_relay(X, level, response, inputs=()):
     Raises
     ------
     ValueError
-        If a column is unknown or has missing values, rows are too few, or no relay that switches twice in every tenth of
-        the record explains 0.5 % of the news of the response, and more than chance, with the same sign in all of them.
+        If a column is unknown or has missing values, rows are too few, or no relay that switches twice in every tenth
+        of the record explains 0.5 % of the news of the response, and more than chance, with the same sign in all.
 
     Notes
     -----
