@@ -133,8 +133,8 @@ def learned_relay(X, level, response, inputs=()):
         )
     past = [values[_LAGS - k : len(values) - k] for k in range(1, _LAGS + 1)]
     read, response_rows = X[level].to_numpy(dtype=float), X[[response]].to_numpy(dtype=float)[_LAGS:]
-    known = [np.ones((len(past[0]), 1)), *past, X[[level, *inputs]].to_numpy(dtype=float)[_LAGS:]]
-    known = np.hstack([*known, _memory(read)[_LAGS - 1 : -1]])
+    now, memory = X[[level, *inputs]].to_numpy(dtype=float)[_LAGS:], _memory(read)[_LAGS - 1 : -1]
+    known = np.hstack([np.ones((len(past[0]), 1)), *past, now, memory])
     ends = np.unique(np.quantile(read, np.linspace(0.02, 0.98, TUNING.relays_ends)))
     lows = highs = ends
     for _ in range(2):  # around what was found once more
@@ -148,11 +148,10 @@ def learned_relay(X, level, response, inputs=()):
         best = int(share.argmax())
         lows, highs = (_around(ends, value) for value in (tried[best].on, tried[best].off))
     found = tried[best]
-    parts = np.array_split(found.status(read), TUNING.relays_stretches)
-    switches = min(int(np.abs(np.diff(part)).sum()) for part in parts)
+    switches = min(np.abs(np.diff(part)).sum() for part in np.array_split(found.status(read), TUNING.relays_stretches))
     same_sign = abs(np.sign(products[:, best]).sum()) == TUNING.relays_stretches
-    chance = stats.chi2.isf(TUNING.relays_level / len(tried), 1) / len(rest)  # that one of these explains of nothing
-    least = max(TUNING.relays_least, chance)
+    # by chance one of all that are tried explains as much
+    least = max(TUNING.relays_least, stats.chi2.isf(TUNING.relays_level / len(tried), 1) / len(rest))
     if share[best] < least or not same_sign or switches < TUNING.relays_switches:
         raise ValueError(
             f"No relay by {level!r} explains {response!r}: at most {share[best]:.1%} of its news, where {least:.1%} "
@@ -170,9 +169,8 @@ def _around(ends, value):
 
 def _memory(level):
     """Means of a level over rows until each row, those of long ago with less and less weight, (n, k)."""
-    level = level - level.mean()
-    means = [signal.lfilter([1 / rows], [1, 1 / rows - 1], level) for rows in TUNING.relays_memory]
-    return np.column_stack(means)
+    moved = level - level.mean()
+    return np.column_stack([signal.lfilter([1 / n], [1, 1 / n - 1], moved) for n in TUNING.relays_memory])
 
 
 def _left(known, columns):
