@@ -342,7 +342,8 @@ def _wider(rows, chosen, model, now, A, C):
     S = moments.total[0][np.ix_(used, used)]
     least = ridge * S[0, 0]
     inside = np.linalg.solve(S + least * np.eye(len(S)), crossed)
-    seeming = np.linalg.solve(squares - crossed.swapaxes(1, 2) @ inside + least * np.eye(width), products)
+    apart = TUNING.learning_apart * max(least, TUNING.learning_least * S[0, 0])  # a shift by a period is none
+    seeming = np.linalg.solve(squares - crossed.swapaxes(1, 2) @ inside + apart * np.eye(width), products)
     seeming[:, :q] *= np.broadcast_to(now.reshape(q, -1), (q, n))
     steps = np.concatenate([np.zeros((p, q, q)), np.broadcast_to(np.eye(q), (TUNING.learning_horizon, q, q))])
     found, nothing = run(A[1:], C[1:], steps), run(np.repeat(A[:1], len(shifts), axis=0), seeming, steps)
