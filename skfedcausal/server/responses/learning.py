@@ -332,7 +332,7 @@ def _wider(rows, chosen, model, now, A, C):
     first, width = 1 + n * rows.n_lags, (p + 1) * q
     used = np.concatenate([np.arange(1 + n * p), np.arange(first, first + width)])
     shifts = np.linspace(0, len(rows.inputs), TUNING.learning_shifts + 2)[1:-1].astype(int)
-    crossed, squares, products = 0.0, 0.0, 0.0
+    crossed = squares = products = np.zeros(())
     for stretch in rows.stretches:
         F = rows.regressors(stretch)[:, used]
         left = rows.states[stretch] - F @ np.vstack(model)
