@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, signal, stats
 
 from ..containers.arrays import SEPARATOR, listed, refuse_unknown
 from ..statespace.episodes import episodes
@@ -100,15 +100,17 @@ def learned_relay(X, level, response, inputs=()):
     Raises
     ------
     ValueError
-        If a column is unknown or has missing values, rows are too few, or no relay explains 2 % of the news of the
-        response with the same sign in every tenth of the record.
+        If a column is unknown or has missing values, rows are too few, or no relay that switches twice in every tenth
+        of the record explains 0.5 % of the news of the response, and more than chance, with the same sign in all.
 
     Notes
     -----
-    News are what a regression on four rows of the past of all columns, and on level and inputs of the same row, leaves
-    of the response. Thresholds are those, of 25 quantiles of the level and then of 17 values around them, whose status
-    is most correlated with them when the same regression is taken off it. A level that goes with the one that
-    switches, or acts along a curve, may pass for a relay: name the level that the plant's controls name.
+    News are what a regression on four rows of the past of all columns, on level and inputs of the same row, and on
+    means of the level's past over about 5, 20 and 80 rows leaves of the response: a status of few switches says little
+    more than whether the level was high for long, and that is no relay. Thresholds are those, of 25 quantiles of the
+    level and then of 17 values around them, whose status is most correlated with the news when the same regression is
+    taken off it. A level that goes with the one that switches, or acts along a curve, may pass for a relay: name the
+    level that the plant's controls name.
 
     Examples
     --------
@@ -130,8 +132,9 @@ def learned_relay(X, level, response, inputs=()):
             f"{2 * TUNING.relays_stretches * _LAGS * (values.shape[1] + 1)} rows."
         )
     past = [values[_LAGS - k : len(values) - k] for k in range(1, _LAGS + 1)]
-    known = np.hstack([np.ones((len(past[0]), 1)), *past, X[[level, *inputs]].to_numpy(dtype=float)[_LAGS:]])
     read, response_rows = X[level].to_numpy(dtype=float), X[[response]].to_numpy(dtype=float)[_LAGS:]
+    now, memory = X[[level, *inputs]].to_numpy(dtype=float)[_LAGS:], _memory(read)[_LAGS - 1 : -1]
+    known = np.hstack([np.ones((len(past[0]), 1)), *past, now, memory])
     ends = np.unique(np.quantile(read, np.linspace(0.02, 0.98, TUNING.relays_ends)))
     lows = highs = ends
     for _ in range(2):  # around what was found once more
@@ -144,14 +147,17 @@ def learned_relay(X, level, response, inputs=()):
         share = np.square(products.sum(axis=0)) / size
         best = int(share.argmax())
         lows, highs = (_around(ends, value) for value in (tried[best].on, tried[best].off))
-    if share[best] < TUNING.relays_least or abs(np.sign(products[:, best]).sum()) < TUNING.relays_stretches:
-        raise ValueError(
-            f"No relay by {level!r} explains {response!r}: at most {share[best]:.1%} of its news, where "
-            f"{TUNING.relays_least:.0%} "
-            "with the same sign in every tenth of the record are asked for. Name another level or response, or give "
-            "the values at which it switches."
-        )
     found = tried[best]
+    switches = min(np.abs(np.diff(part)).sum() for part in np.array_split(found.status(read), TUNING.relays_stretches))
+    same_sign = abs(np.sign(products[:, best]).sum()) == TUNING.relays_stretches
+    # by chance one of all that are tried explains as much
+    least = max(TUNING.relays_least, stats.chi2.isf(TUNING.relays_level / len(tried), 1) / len(rest))
+    if share[best] < least or not same_sign or switches < TUNING.relays_switches:
+        raise ValueError(
+            f"No relay by {level!r} explains {response!r}: at most {share[best]:.1%} of its news, where {least:.1%} "
+            f"with the same sign in every tenth of the record, and {TUNING.relays_switches} switches in each, are "
+            "asked for. Name another level or response, or give the values at which it switches."
+        )
     return found if products[:, best].sum() > 0 else Relay(level, found.off, found.on)
 
 
@@ -159,6 +165,12 @@ def _around(ends, value):
     """Values between those beside one of some."""
     k = int(np.searchsorted(ends, value))
     return np.linspace(ends[max(k - 1, 0)], ends[min(k + 1, len(ends) - 1)], TUNING.relays_finer)
+
+
+def _memory(level):
+    """Means of a level over rows until each row, those of long ago with less and less weight, (n, k)."""
+    moved = level - level.mean()
+    return np.column_stack([signal.lfilter([1 / n], [1, 1 / n - 1], moved) for n in TUNING.relays_memory])
 
 
 def _left(known, columns):

@@ -45,7 +45,10 @@ class Tuning:
 
     relays_ends: int = 25  # thresholds that are tried on either side, quantiles of the level
     relays_stretches: int = 10  # of the record, in each of which a relay has to do the same
-    relays_least: float = 0.02  # share of the variance of news that a relay explains at least
+    relays_least: float = 0.005  # share of the variance of news that a relay explains at least
+    relays_level: float = 1e-3  # of a relay that is none, by all thresholds that are tried
+    relays_switches: int = 2  # in each stretch: one that switches less says what the level was long ago
+    relays_memory: tuple = (5, 20, 80)  # rows of the means of its past that a level is known by
     relays_finer: int = 17  # thresholds between the neighbours of the best one
 
 

@@ -82,6 +82,22 @@ def test_no_relay_is_found_where_there_is_none():
         learned_relay(X, "a__level", "a__flow")
 
 
+def test_a_relay_that_hardly_shows_in_a_flow_is_found(record):
+    X = record.drop(columns=["a__pump", "b__flow"])
+    X["a__flow"] += 4 * X["a__flow"].std() * np.random.default_rng(2).standard_normal(len(X))
+    found = learned_relay(X, "a__level", "a__flow", inputs=["b__feed"])
+    assert_allclose([found.on, found.off], [PUMP.on, PUMP.off], atol=0.2)
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_rhythm_that_a_flow_follows_late_is_no_relay(seed):
+    rng, clock = np.random.default_rng(seed), 2 * np.pi * np.arange(3000) / 200
+    level = np.sin(clock) + 0.05 * rng.standard_normal(3000)
+    flow = np.sin(clock - 1) + 0.3 * rng.standard_normal(3000)
+    with pytest.raises(ValueError, match="2 switches in each, are asked for"):
+        learned_relay(pd.DataFrame({"a__level": level, "a__flow": flow}), "a__level", "a__flow")
+
+
 def test_records_that_say_nothing_are_refused(record):
     with pytest.raises(ValueError, match="Got no column 'a__height'"):
         learned_relay(record, "a__height", "a__flow")

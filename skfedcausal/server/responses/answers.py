@@ -66,6 +66,8 @@ class Responses(Chosen):
         Range of the inputs.
     other : Responses or None
         The same with another timing of inputs, where both fit.
+    wider : ndarray of shape (q, n) or float
+        Times the errors by the models without a stretch that errors are at least.
     """
 
     slices: dict
@@ -78,6 +80,7 @@ class Responses(Chosen):
     low: np.ndarray
     high: np.ndarray
     other: Any = None
+    wider: Any = 1.0
 
     @property
     def lags(self):
@@ -196,6 +199,7 @@ class Responses(Chosen):
         found = run(self.A, self.C, np.concatenate([before, alone]))[:, 1:]  # (1 + n_folds, n_steps, k, n)
         effect, parts = found[0], found[1:] - found[1:].mean(axis=0)
         parts *= np.sqrt((len(parts) - 1) / len(parts))
+        parts *= np.broadcast_to(self.wider, self.trust.shape)[acting]
         trust = self.trust[acting]
         for k in range(len(acting)):
             for own in self.slices.values():

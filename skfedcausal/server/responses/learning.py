@@ -9,7 +9,7 @@ from scipy import linalg, stats
 from ...statespace.episodes import episodes
 from ..joint import JointRecord
 from .answers import Chosen, Responses
-from .runs import EVERY, FEWEST, STABLE, HeldOut, radius_of, rows_until_far, settled, smooth
+from .runs import EVERY, FEWEST, STABLE, HeldOut, radius_of, rows_until_far, run, settled, smooth
 from .tuning import TUNING
 
 # How much of an effect is real: what moves in rows left out say of it.
@@ -290,6 +290,7 @@ def learned_responses(record, now, looped=False):
         missed=missed,
         missed_mean=means,
         jumps=_jumps(rows, now),
+        wider=_wider(rows, lags.chosen, models[0], now, A, C),
         low=record.inputs.min(axis=0),
         high=record.inputs.max(axis=0),
         **vars(lags),
@@ -318,6 +319,36 @@ def _jumps(rows, now):
     left = np.vstack(news)
     calm = np.square(TUNING.learning_gaussian * np.median(np.abs(left), axis=0))
     return np.clip(1 - calm / np.maximum(left.var(axis=0), TUNING.learning_least**2), 0.0, 1.0)
+
+
+def _wider(rows, chosen, model, now, A, C):
+    """Times the errors by stretches that those of what each input does to each state are at least, (q, n).
+
+    States that are slower than a stretch move on their own as if inputs moved them, the same way in stretches beside
+    each other. The record tells how much: inputs that are shifted in time by long, beside those that acted, do nothing,
+    and the effects that they seem to have are errors.
+    """
+    (p, ridge), (q, n), moments = chosen, (rows.inputs.shape[1], rows.states.shape[1]), rows.moments
+    first, width = 1 + n * rows.n_lags, (p + 1) * q
+    used = np.concatenate([np.arange(1 + n * p), np.arange(first, first + width)])
+    shifts = np.linspace(0, len(rows.inputs), TUNING.learning_shifts + 2)[1:-1].astype(int)
+    crossed = squares = products = np.zeros(())
+    for stretch in rows.stretches:
+        F = rows.regressors(stretch)[:, used]
+        left = rows.states[stretch] - F @ np.vstack(model)
+        moved = np.array([np.hstack([rows.inputs[stretch - k - s] for k in range(p + 1)]) for s in shifts])
+        crossed = crossed + F.T @ moved
+        squares, products = squares + moved.swapaxes(1, 2) @ moved, products + moved.swapaxes(1, 2) @ left
+    S = moments.total[0][np.ix_(used, used)]
+    least = ridge * S[0, 0]
+    inside = np.linalg.solve(S + least * np.eye(len(S)), crossed)
+    apart = TUNING.learning_apart * max(least, TUNING.learning_least * S[0, 0])  # a shift by a period is none
+    seeming = np.linalg.solve(squares - crossed.swapaxes(1, 2) @ inside + apart * np.eye(width), products)
+    seeming[:, :q] *= np.broadcast_to(now.reshape(q, -1), (q, n))
+    steps = np.concatenate([np.zeros((p, q, q)), np.broadcast_to(np.eye(q), (TUNING.learning_horizon, q, q))])
+    found, nothing = run(A[1:], C[1:], steps), run(np.repeat(A[:1], len(shifts), axis=0), seeming, steps)
+    errors = (len(found) - 1) * found.var(axis=0).mean(axis=0)
+    return np.sqrt(np.maximum(np.square(nothing).mean(axis=(0, 1)) / np.maximum(errors, TUNING.learning_least**2), 1.0))
 
 
 def _radius(moments, lags, now):

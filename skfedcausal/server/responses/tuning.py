@@ -33,6 +33,8 @@ class Tuning:
     learning_pairs: int = 10_000  # of an input and a state, whose effects fit in memory
     learning_horizon: int = 100  # rows of a run over rows left out
     learning_least: float = 1e-6
+    learning_apart: float = 30.0  # times the ridge, for shifted inputs that may be the same ones again
+    learning_shifts: int = 19  # of the inputs in time, as far apart as the record allows
     learning_gaussian: float = 1.4826  # standard deviation over the median of what is left
 
     moments_level_ridge: float = 1e-9

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import signal
 
 from skfedcausal.server.responses import Record, learned_responses
 from skfedcausal.server.responses.answers import _shrunk
@@ -106,6 +107,25 @@ def test_gaps_and_episodes_are_no_rows_in_a_row(known):
     change = np.tile([1.0, 0.0], (60, 1))
     expected = truth(change)
     assert np.linalg.norm(asked(found, change)[0] - expected) < 0.1 * np.linalg.norm(expected)
+
+
+def test_errors_of_slow_states_are_those_of_inputs_that_do_nothing():
+    rng = np.random.default_rng(8)
+    u = np.repeat(rng.standard_normal((N // 50, 2)), 50, axis=0)
+    noise = 0.3 * rng.standard_normal((N, 3))
+    states = simulated(u, noise)
+    slow = signal.lfilter([1], [1, -0.997], rng.standard_normal(N))  # that nothing reaches
+    found = learned_responses(record(np.column_stack([states[:, :2], slow]), u), BOTH)
+    assert found.wider.min() >= 1
+    assert found.wider[:, 2].mean() > 1.1 * found.wider[:, :2].mean()
+
+
+def test_inputs_that_repeat_themselves_lose_no_effects():
+    rng = np.random.default_rng(9)
+    u = np.tile(np.repeat(rng.standard_normal((3, 2)), 50, axis=0), (N // 150, 1))  # shifts are by this period, too
+    found = learned_responses(record(simulated(u, 0.3 * rng.standard_normal((N, 3))), u), BOTH)
+    effect, std = asked(found, np.tile([1.0, 0.0], (60, 1)))
+    assert (effect[20:, 0] > 3 * std[20:, 0]).all()
 
 
 @pytest.mark.parametrize("n_samples", [0, 20, 60])
