@@ -56,7 +56,6 @@ from .rounds import arrays_of
 
 _FOLDS = 10  # in each of which two stretches are left out
 _REACH = 0.5  # standard deviations by which a column is moved either way for the Jacobian
-_SHOWN, _POINTS = 400, 10  # rows at which slopes are told, and equal shares of them by a state of the cause
 _TOO_FEW = "too few rows, or too many units, to leave stretches out"
 
 
@@ -66,8 +65,8 @@ class LeftOut:
 
     `gains` are shares of the news of the effect, `same_row` [effect, cause] what both have in common in the same row,
     `jacobian` (n_stretches, N_LAGS, n, n) mean derivatives of standardised states and `squares` those of their squares,
-    `scale` (n,) the standard deviations of the states. `at` (_POINTS, n) are means of these between quantiles of each
-    cause, and `slopes` (_POINTS, n, n) those of the derivatives there.
+    `scale` (n,) the standard deviations of the states. `at` (10, n) are means of these in tenths of some rows by
+    each, and `slopes` (10, n, n) those of the derivatives there.
     """
 
     gains: np.ndarray
@@ -109,10 +108,10 @@ def left_out(series, slices, starts, template, known=None):
     missed = np.empty((n_units + 1, *now.shape))  # without each cause, and with all
     jacobian, squares = np.zeros((2, N_BLOCKS, *now.shape[1:], first))
     newest = [of.start + k for of, own in zip(rows.past, slices, strict=True) for k in range(own.stop - own.start)]
-    shown = past[:: -(-len(past) // _SHOWN)]
-    place = shown[:, newest].argsort(axis=0).argsort(axis=0) * _POINTS // len(shown)
+    shown = past[:: -(-len(past) // 400)]  # rows at which slopes are told
+    place = shown[:, newest].argsort(axis=0).argsort(axis=0) * 10 // len(shown)
     at = np.column_stack([_by_tenths(shown[:, own], bins) for own, bins in zip(newest, place.T, strict=True)])
-    local = np.zeros((_POINTS, *now.shape[1:], len(newest)))
+    local = np.zeros((10, *now.shape[1:], len(newest)))
     kept = [np.delete(np.arange(first), np.r_[own]) for own in rows.past] + [np.arange(first)]
     for stretches in np.array_split(np.arange(N_BLOCKS), _FOLDS):
         test = np.arange(ends[stretches[0]], ends[stretches[-1] + 1])
@@ -144,7 +143,7 @@ def _predicted(fitted, X):
 
 
 def _by_tenths(values, place):
-    """Means of rows by their places, (_POINTS, ...)."""
+    """Means of rows by their places, (10, ...)."""
     return pd.DataFrame(values).groupby(place).mean().to_numpy()
 
 

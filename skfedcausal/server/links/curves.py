@@ -33,10 +33,6 @@ from .tuning import TUNING
 # The shape of a curved link: what a state of the cause adds to the next state of the effect, beside its line.
 
 _POINTS = np.linspace(0.01, 0.99, 99)  # quantiles of the cause's state at which a shape is told
-_ASKED = np.array([0.1, 0.25, 0.5, 0.75, 0.9])  # quantiles at which a slope is told where no states are asked for
-REACH = (
-    0.5  # standard deviations by which a state is moved either way for its slope: what one at a point is, few rows tell
-)
 COLUMNS = ("cause", "effect", "state", "other", "level", "adds", "error", "slope", "slope_error", "line")
 
 
@@ -46,14 +42,14 @@ class Shape(NamedTuple):
     state: np.ndarray  # (q,)
     adds: np.ndarray  # (n_levels, q)
     error: np.ndarray  # (n_levels, q), standard errors
-    slope: np.ndarray  # (n_levels, q), over REACH either way
+    slope: np.ndarray  # (n_levels, q), over some reach either way
     slope_error: np.ndarray
     line: float  # slope without curves
     levels: np.ndarray  # (n_levels,) of the state that it multiplies
     other: int | None = None  # column of that
 
 
-def shape_of(x, now, beside, factor=None):
+def shape_of(x, now, beside, factor=None, other=None):
     """The :class:`Shape` of what a state does to the next value of another.
 
     Kinks stand closer than those that a curve is found by: their prior has a variance that comes from the evidence, so
@@ -66,6 +62,8 @@ def shape_of(x, now, beside, factor=None):
         All else that tells of the next value, with a level.
     factor : ndarray of shape (n_samples,), default=None
         What the state multiplies, held within several of its quantiles.
+    other : int, default=None
+        Column of that.
 
     References
     ----------
@@ -74,19 +72,21 @@ def shape_of(x, now, beside, factor=None):
     """
     from ..curved import likeliest_priors  # of those that are curved alone
 
-    pieces = _Pieces.of(x, factor)
-    free = np.linalg.qr(beside)[0]
-    X, y = (part - free @ (free.T @ part) for part in (pieces(x, factor), now))
+    pieces, free = _Pieces.of(x, factor), np.linalg.qr(beside)[0]
+    columns = pieces(x, factor)
+    scale = np.where(pieces.groups == 2, np.maximum(columns.std(axis=0), TUNING.shapes_least), 1.0)
+    X, y = (part - free @ (free.T @ part) for part in (columns / scale, now))
     square, prior = X.T @ X, likeliest_priors(X, pieces.groups, y[:, None])[0]
     inverse = np.linalg.inv(square + np.diag(prior))
     b = inverse @ (X.T @ y)
     dof = len(y) - free.shape[1] - np.vdot(inverse, square)
     inverse *= np.square(y - X @ b).sum() / max(dof, 1.0) * TUNING.shapes_wider**2
     own, levels = np.quantile(x, _POINTS), np.zeros(1) if factor is None else pieces.bounds[-1]
-    lower, at, upper = (np.array([pieces(own + move, level) for level in levels]) for move in (-REACH, 0.0, REACH))
-    designs = at - at.mean(axis=1, keepdims=True), (upper - lower) / (2 * REACH)
+    moves = -TUNING.shapes_reach, 0.0, TUNING.shapes_reach
+    lower, at, upper = (np.array([pieces(own + move, level) for level in levels]) / scale for move in moves)
+    designs = at - at.mean(axis=1, keepdims=True), (upper - lower) / (moves[2] - moves[0])
     told = [(D @ b, np.sqrt(np.einsum("lqi,ij,lqj->lq", D, inverse, D))) for D in designs]
-    return Shape(own, *told[0], *told[1], X[:, 0] @ y / (X[:, 0] @ X[:, 0]), levels)
+    return Shape(own, *told[0], *told[1], X[:, 0] @ y / (X[:, 0] @ X[:, 0]), levels, other)
 
 
 class _Pieces(NamedTuple):
@@ -94,22 +94,17 @@ class _Pieces(NamedTuple):
 
     knots: np.ndarray
     bounds: Any  # (n_bounds, 2); none without a factor
-    scale: np.ndarray
 
     @classmethod
     def of(cls, x, factor):
         """Those of a state and of what it multiplies, None for nothing."""
         tails = () if factor is None else (0.0, TUNING.shapes_far, TUNING.shapes_low)
-        bounds = np.array([np.quantile(factor, (tail, 1 - tail)) for tail in tails])
-        plain = cls(np.linspace(x.min(), x.max(), TUNING.shapes_knots + 2)[1:-1], bounds, np.ones(1))
-        size = np.maximum(plain(x, factor).std(axis=0), TUNING.shapes_least)
-        return plain._replace(scale=np.where(plain.groups == 2, size, 1.0))
+        bounds = [np.quantile(factor, (tail, 1 - tail)) for tail in tails]
+        return cls(np.linspace(x.min(), x.max(), TUNING.shapes_knots + 2)[1:-1], bounds)
 
     def __call__(self, state, factor):
         own = np.column_stack([state, np.maximum(state[:, None] - self.knots, 0.0)])
-        return (
-            np.hstack([own, *(np.reshape(np.clip(factor, *ends), (-1, 1)) * own for ends in self.bounds)]) / self.scale
-        )
+        return np.hstack([own, *(np.reshape(np.clip(factor, *ends), (-1, 1)) * own for ends in self.bounds)])
 
     @property
     def groups(self):
@@ -202,7 +197,7 @@ def slopes_at(slopes, cause, effect, at, confidence):
     parts = []
     for (level, other), rows in own.groupby(["level", "other"]):
         known = rows["state"].to_numpy()
-        states = np.quantile(known, _ASKED) if at is None else as_numbers(at, "at")
+        states = np.quantile(known, (0.1, 0.25, 0.5, 0.75, 0.9)) if at is None else as_numbers(at, "at")
         slope, error, line = (np.interp(states, known, rows[name]) for name in SLOPES[5:])
         slope[(states < known.min()) | (states > known.max())] = np.nan
         half = ndtri((1 + confidence) / 2) * error
@@ -451,13 +446,14 @@ class _Regressions:
         width = self.slices[unit].stop - first
         places, coefficients = positions_of(slices, model.rows.past), model.terms_of(slices)[0]
         of_state = np.zeros((width, len(places)), dtype=bool)  # its line, kinks and steps, and products
-        for k, own in enumerate(of_state):
-            own[k] = own[N_LAGS * width + k : (N_LAGS + len(_KINKS) + len(_STEPS)) * width : width] = True
-            own[len(own) - len(pairs) :] = (pairs % n_states == first + k).any(axis=1)
+        for state, own in enumerate(of_state):
+            own[state] = own[N_LAGS * width + state : (N_LAGS + len(_KINKS) + len(_STEPS)) * width : width] = True
+            own[len(own) - len(pairs) :] = (pairs % n_states == first + state).any(axis=1)
         values = model.rows.values[:, places]
         moved = np.array([np.var(values[:, own] @ coefficients[own], axis=0) for own in of_state])
-        k, effect = np.unravel_index(moved.argmax(), moved.shape)
-        own, sizes, other = of_state[k], np.abs(coefficients[len(places) - len(pairs) :, effect]), None
+        k, effect = map(int, np.unravel_index(moved.argmax(), moved.shape))
+        other: int | None = None
+        own, sizes = of_state[k], np.abs(coefficients[len(places) - len(pairs) :, effect])
         multiplied = own[len(places) - len(pairs) :]
         if multiplied.any():
             chosen = pairs[np.where(multiplied, sizes, -1.0).argmax()]
@@ -467,8 +463,9 @@ class _Regressions:
         beside = np.hstack([self.known, np.delete(past, places[own], axis=1)])
         inside = np.clip(self.states, *self.bent.ends)
         factor = None if other is None else np.hstack([inside, np.abs(inside)])[:, other]
-        found = shape_of(self.states[:, first + k], now[:, effect], beside, factor)
-        return found if other is None else found._replace(other=other % n_states)
+        return shape_of(
+            self.states[:, first + k], now[:, effect], beside, factor, None if other is None else other % n_states
+        )
 
     def _products(self, effect, base, now):
         """Products of factors of two units that matter beside a base, one after the other, as places in `pairs`.

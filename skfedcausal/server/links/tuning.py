@@ -48,6 +48,8 @@ class Tuning:
     shapes_knots: int = 20
     shapes_least: float = 0.3  # deviation of a product from which on its coefficient counts as that of a larger one
     shapes_low: float = 0.16  # and the quantile, with its opposite, at which a shape is told
+    # standard deviations by which a state is moved either way for its slope: of one at a point few rows tell
+    shapes_reach: float = 0.5
     shapes_wider: float = 1.05  # times the errors of coefficients whose prior is taken to be known
 
 
