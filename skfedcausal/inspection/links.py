@@ -170,7 +170,7 @@ def link_shape(est: "PlantEstimator", cause: str, effect: str, *, confidence: fl
     Of units with several states it is the pair whose curve is the largest, given other units that act on the effect:
     twenty kinks at even steps, and these times the other state, whose size comes from the evidence. Bands are those of
     Bayesian splines [1]_ and know nothing of the choice of the pair: in 700 to 4,000 rows of simulated curves they held
-    .85 to .95 where 90 % were asked for. Signs of states are arbitrary, and noise of the sensors flattens.
+    .85 to .95 where 90 % were asked for. Signs of states are arbitrary.
 
     References
     ----------

@@ -49,7 +49,7 @@ class Shape(NamedTuple):
     other: int | None = None  # column of that
 
 
-def shape_of(x, now, beside, factor=None, other=None):
+def shape_of(x, now, beside, noise=0.0, factor=None, other=None):
     """The :class:`Shape` of what a state does to the next value of another.
 
     Kinks stand closer than those that a curve is found by: their prior has a variance that comes from the evidence, so
@@ -60,6 +60,8 @@ def shape_of(x, now, beside, factor=None, other=None):
     x, now : ndarray of shape (n_samples,)
     beside : ndarray of shape (n_samples, c)
         All else that tells of the next value, with a level.
+    noise : float
+        Variance of the noise in the state, which flattens: by as much as the same once more flattens further.
     factor : ndarray of shape (n_samples,), default=None
         What the state multiplies, held within several of its quantiles.
     other : int, default=None
@@ -75,12 +77,20 @@ def shape_of(x, now, beside, factor=None, other=None):
     pieces, free = _Pieces.of(x, factor), np.linalg.qr(beside)[0]
     columns = pieces(x, factor)
     scale = np.where(pieces.groups == 2, np.maximum(columns.std(axis=0), TUNING.shapes_least), 1.0)
-    X, y = (part - free @ (free.T @ part) for part in (columns / scale, now))
-    square, prior = X.T @ X, likeliest_priors(X, pieces.groups, y[:, None])[0]
-    inverse = np.linalg.inv(square + np.diag(prior))
-    b = inverse @ (X.T @ y)
+
+    def less(part):
+        return part - free @ (free.T @ part)
+
+    X, y = less(columns / scale), less(now)
+    square, prior = X.T @ X, np.diag(likeliest_priors(X, pieces.groups, y[:, None])[0])
+    inverse = np.linalg.inv(square + prior)
+    b, flattened, rng = inverse @ (X.T @ y), np.zeros(len(prior)), np.random.default_rng(_SEED)
+    for _ in range(TUNING.shapes_noisier if noise else 0):  # as in the plant by curves
+        more = less(pieces(x + np.sqrt(noise) * rng.standard_normal(len(x)), factor) / scale)
+        flattened += (b - np.linalg.solve(more.T @ more + prior, more.T @ y)) / TUNING.shapes_noisier
     dof = len(y) - free.shape[1] - np.vdot(inverse, square)
     inverse *= np.square(y - X @ b).sum() / max(dof, 1.0) * TUNING.shapes_wider**2
+    inverse, b = inverse + np.outer(flattened, flattened) / 4, b + flattened
     own, levels = np.quantile(x, _POINTS), np.zeros(1) if factor is None else pieces.bounds[-1]
     moves = -TUNING.shapes_reach, 0.0, TUNING.shapes_reach
     lower, at, upper = (np.array([pieces(own + move, level) for level in levels]) / scale for move in moves)
@@ -108,8 +118,9 @@ class _Pieces(NamedTuple):
 
     @property
     def groups(self):
-        """Of coefficients with one prior: none for the line."""
-        return np.repeat([0, 1, 2], [1, len(self.knots), len(self.bounds) * (1 + len(self.knots))])
+        """Of coefficients with one prior: none for the line, and another one for kinks around the middle."""
+        middle = np.where(np.abs(self.knots) < 1, 1, 3)
+        return np.r_[0, middle, np.full(len(self.bounds) * (1 + len(self.knots)), 2)]
 
 
 def shapes_table(shapes, names, unit_of):
@@ -216,6 +227,7 @@ def slopes_at(slopes, cause, effect, at, confidence):
 # has to show in the whole record and on stretches left out, as recorded and less what moves slower than a local piece.
 # Nothing is said to be none where a curve that tells much would hardly have shown.
 
+_SEED = 20, 17  # that no simulated record is likely to have: noise must not repeat it
 _KINKS = np.array([0.07, 0.23, 0.5, 0.77, 0.93])  # quantiles of a state: -1.5, -0.75 ... deviations of a normal one
 _STEPS = np.array([0.16, 0.84])
 _ENDS = np.array([0.002, 0.998])  # quantiles at which states are held: nothing is told by a few extreme rows
@@ -333,7 +345,8 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, proce
         rows = rows.less(
             np.hstack([known, *Bent.of(known)(known, [slice(0, known.shape[1])])]) if few else known, N_LAGS
         )
-    regressions = _Regressions(rows, slices, levels)
+    noise = np.zeros_like(np.outer(scale, scale)) if noise is None else noise / np.outer(scale, scale)
+    regressions = _Regressions(rows, slices, np.diag(noise), levels)
     told, unexplained = told or {}, []
     found: dict[tuple[int, int], _Found] = {}
     for unit in range(len(slices)):
@@ -343,16 +356,16 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, proce
         unexplained.append(news)
     seen = np.ones((2, len(slices)))
     if process is not None:
-        seen = _seen(slices, unexplained, *(each / np.outer(scale, scale) for each in (process, noise)))
+        seen = _seen(slices, unexplained, process / np.outer(scale, scale), noise)
     return _told(found, regressions.power(*seen), alpha, told)
 
 
 class _Regressions:
     """Lags and curves of all units beside what is present."""
 
-    def __init__(self, lagged, slices, levels=None):
+    def __init__(self, lagged, slices, noise, levels=None):
         sizes = [own.stop - own.start for own in slices]
-        self.lagged, self.slices, self.n_units = lagged, slices, len(sizes)
+        self.lagged, self.slices, self.noise, self.n_units = lagged, slices, noise, len(sizes)
         firsts = [past.start for past in lagged.past]
         states = lagged.values[
             :, np.concatenate([first + np.arange(p) for first, p in zip(firsts, sizes, strict=True)])
@@ -463,9 +476,8 @@ class _Regressions:
         beside = np.hstack([self.known, np.delete(past, places[own], axis=1)])
         inside = np.clip(self.states, *self.bent.ends)
         factor = None if other is None else np.hstack([inside, np.abs(inside)])[:, other]
-        return shape_of(
-            self.states[:, first + k], now[:, effect], beside, factor, None if other is None else other % n_states
-        )
+        known = self.states[:, first + k], now[:, effect], beside, self.noise[first + k], factor
+        return shape_of(*known, None if other is None else other % n_states)
 
     def _products(self, effect, base, now):
         """Products of factors of two units that matter beside a base, one after the other, as places in `pairs`.
