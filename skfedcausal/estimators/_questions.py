@@ -9,6 +9,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from ..arguments import Inputs, Lengths, Record, Setting, Unit, check_choice, check_number, warn
+from ..containers.arrays import listed
 from ..message.requests import Measurements
 from ..transfer import TransferFunction
 from ._interventions import LOOPS, SAY_WHEN, InputEffects, counterfactual_tables, one_lag_realisation
@@ -231,12 +232,24 @@ class InputQuestions(LearnedInputs, PlantEstimator):
             warn(note)
         return found
 
-    def transfer_function(self) -> TransferFunction:
+    def transfer_function(self, at: Mapping[str, float] | None = None) -> TransferFunction:
         """The learned plant from inputs to expected measurements, ``G(z) = C (z I - A)^-1 B``.
+
+        Parameters
+        ----------
+        at : dict of str to float, default=None
+            Inputs by name and the values at which they stand, the others at their mean in `fit`: the operating point of
+            a plant whose states act along curves, whose mean slopes there are A and B. They are rough where few rows of
+            the record were; :meth:`whatif` has bands. None: the line through the record.
 
         Returns
         -------
         TransferFunction
+
+        Raises
+        ------
+        ValueError
+            If `at` names no input that moved, or a value beyond those seen, or if curves of states do not answer.
         """
         check_is_fitted(self)
         with self._asking_models() as units:
@@ -245,8 +258,27 @@ class InputQuestions(LearnedInputs, PlantEstimator):
         if self._engine.responses is not None:
             A, acting = self._engine.responses.matrices()
             by_lag, at_once = self._spec.decode(acting[1:], acting[0])
+        if at is not None:
+            A, B = self._slopes_at(at)
+            by_lag, at_once = self._spec.decode(B[None], np.zeros_like(B))
         A, B, C, D = one_lag_realisation(A, by_lag, at_once, C)
         return TransferFunction(A, B, C, self.input_names_, tuple(columns), D)
+
+    def _slopes_at(self, at):
+        """Matrices (1, n, n) and (n, k) of a curved plant where inputs stand at some values."""
+        curved, known = getattr(self.server_, "curved_", None), list(self._spec.sent.active_names)
+        if curved is None or self._engine.responses is not None:
+            raise ValueError(
+                f"Got at={at!r}, and no curves of states answer: the plant is the same at all operating points that it "
+                "knows. Ask without `at`."
+            )
+        if not set(at) <= set(known):
+            raise ValueError(f"Got at={at!r}; give values of {listed(known)}.")
+        inputs = np.zeros(len(known))
+        for name, value in at.items():
+            inputs[known.index(name)] = value - self.server_.input_level_[known.index(name)]
+        A, B = curved.matrices_at(inputs)
+        return A[None], B
 
     def impact(
         self,

@@ -10,6 +10,7 @@ from .links import (
     link_effects,
     link_intervals,
     link_shape,
+    link_slopes,
     links_over_time,
     spectrum,
     stable_links,
@@ -40,9 +41,9 @@ from .watching import (
 __all__ = [
     "Experiment", "Reach", "acknowledge", "aggregate_counterfactual", "benefit", "bootstrap_links",
     "changed_links", "dose_response", "experiment", "flags", "follow_sites", "frequency_response", "gain_table",
-    "link_effects", "link_intervals", "link_shape", "links_over_time", "oracle", "oracle_gap", "partial_fit_sites",
-    "privacy_curve", "reach", "rebaseline", "renew", "sensitivity", "spectrum", "stable_links", "step_response",
-    "tag_trend", "tags", "to_networkx", "validity_display", "watch_sites",
+    "link_effects", "link_intervals", "link_shape", "link_slopes", "links_over_time", "oracle", "oracle_gap",
+    "partial_fit_sites", "privacy_curve", "reach", "rebaseline", "renew", "sensitivity", "spectrum", "stable_links",
+    "step_response", "tag_trend", "tags", "to_networkx", "validity_display", "watch_sites",
 ]  # fmt: skip
 
 # what an argument is, its name says: other kinds are refused before anybody is asked

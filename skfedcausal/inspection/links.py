@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ..arguments import Inputs, Lengths, Record
 from ..containers.rows import sampling_period
@@ -13,6 +14,7 @@ from ..estimators._plant import state_covariance
 from ..optional import import_optional
 from ..seeding import generator_of
 from ..server.links import questions
+from ..server.links.curves import slopes_at
 from ..server.links.grades import MEASURED, told_links
 from ..server.watching.thresholds import steps_between_alarms
 from ._asked import answering, asked_of, fitted
@@ -165,11 +167,15 @@ def link_shape(est: "PlantEstimator", cause: str, effect: str, *, confidence: fl
 
     Notes
     -----
-    Of units with several states it is the pair whose curve is the largest. Shapes are those of the regression that the
-    verdict rests on, kinks and steps at quantiles, given the other units that act on the effect. Bands are half as wide
-    again as those of its coefficients, for what such pieces miss, and know nothing of the choice of the pair: in 700
-    and 1,500 rows of simulated curves they held .88 to .98 where 90 % were asked for, in 4,000 rows .7 of waves and of
-    saturation. Signs of states are arbitrary, and noise of the sensors flattens.
+    Of units with several states it is the pair whose curve is the largest, given other units that act on the effect:
+    twenty kinks at even steps, and these times the other state, whose size comes from the evidence. Bands are those of
+    Bayesian splines [1]_ and know nothing of the choice of the pair: in 700 to 4,000 rows of simulated curves they held
+    .84 to .98 where 90 % were asked for. Signs of states are arbitrary.
+
+    References
+    ----------
+    .. [1] Nychka (1988), Bayesian confidence intervals for smoothing splines, Journal of the American Statistical
+           Association 83.
 
     Examples
     --------
@@ -186,6 +192,63 @@ def link_shape(est: "PlantEstimator", cause: str, effect: str, *, confidence: fl
     True
     """
     return answering(est, "link_shape", "shapes_").shapes_.of_pair(cause, effect, confidence)
+
+
+def link_slopes(
+    est: "PlantEstimator", cause: str, effect: str, at: ArrayLike | None = None, *, confidence: float = 0.9
+) -> pd.DataFrame:
+    """How much the next state of one unit moves with a state of another, by operating point: its Jacobian.
+
+    Parameters
+    ----------
+    est : FederatedGrangerEstimator or FederatedCounterfactualEstimator
+        Fitted.
+    cause, effect : str
+        Names of units.
+    at : array-like of shape (n_points,), default=None
+        States of the cause, in its standard deviations. None takes the quantiles .1, .25, .5, .75, .9 of those seen.
+    confidence : float, default=0.9
+        Coverage of each interval.
+
+    Returns
+    -------
+    DataFrame
+        One row per state and level: ``state``; ``other`` and ``level`` as in :func:`link_shape`; ``slope``, the mean
+        slope over half a standard deviation either way, with ``low`` and ``high``, its interval; ``line``, that of the
+        line alone; ``verdict``, "rises" or "falls", or "cannot tell" where the interval holds zero and where hardly any
+        row was seen (below the quantile .01 or above .99, NaN). All in standard deviations of the states, whose signs
+        are arbitrary.
+
+    Raises
+    ------
+    ValueError
+        For unknown units, or a server that tells no slopes.
+
+    Notes
+    -----
+    Where a curve was found it is that of :func:`link_shape`, whose differences these are. In 2,000 rows behind noisy
+    sensors intervals held .87 to .94 of saturation, squares, sizes, waves, products and lines where 90 % were asked,
+    in 800 rows .84 to .97; of steps fewer. Elsewhere it is the line with its standard error, the same at all states;
+    between units of several states its size. With a :class:`RegressorServer` slopes are means of the regressor's own at
+    tenths of the rows, without an interval: what a penalty flattens does not show in its scatter, and intervals by the
+    jackknife held .3 to .75 of 90 % with kernel ridge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.inspection import link_slopes
+    >>> rng = np.random.default_rng(0)
+    >>> h = rng.normal(size=(1000, 2))
+    >>> for t in range(1, 1000):
+    ...     h[t] += 0.5 * h[t - 1] + [0, abs(h[t - 1, 0])]
+    >>> X = {f"unit{m}": h[:, [m]] + 0.1 * rng.normal(size=(1000, 2)) for m in range(2)}
+    >>> est = FederatedGrangerEstimator().fit(X)
+    >>> slopes = link_slopes(est, "unit0", "unit1", [-1.5, 0, 1.5, 9])
+    >>> slopes["verdict"].eq("cannot tell").tolist(), bool(slopes["slope"][0] * slopes["slope"][2] < 0)
+    ([False, True, False, True], True)
+    """
+    return slopes_at(answering(est, "link_slopes", "slopes_").slopes_, cause, effect, at, confidence)
 
 
 def link_intervals(est: "PlantEstimator", confidence: float = 0.95, *, geweke: bool = False) -> pd.DataFrame:

@@ -96,6 +96,22 @@ class CurvedPlant:
             found.append(moved - h)
         return np.array(found[-len(change) :])
 
+    def matrices_at(self, inputs):
+        """Mean slopes, A (n, n) and B (n, k), over runs that stand under constant inputs (k,) such as were seen."""
+        low, high = self.curves.bounds[0][:, self.states.shape[1] :]
+        if ((inputs < low) | (inputs > high)).any():
+            raise ValueError(
+                "Got inputs in `at` that never stood there in `fit`, where nothing is known of the curves."
+            )
+        rng, h = np.random.default_rng(_SEED), self.states[None]
+        for _ in range(TUNING.curved_before):
+            h = self._next(self.plants[:1], h, inputs) + rng.standard_normal(self.states.shape) @ self.noise
+        n, slopes = h.shape[2], []
+        for move in np.diag(TUNING.curved_move * np.diff(self.curves.bounds[0], axis=0)[0]):
+            ends = [self._next(self.plants[:1], h + sign * move[:n], inputs + sign * move[n:]) for sign in (1, -1)]
+            slopes.append((ends[0] - ends[1])[0].mean(axis=0) / (2 * move.sum()))
+        return np.hsplit(np.transpose(slopes), [n])
+
     def ahead(self, states, inputs, origins, n_steps, stop):
         """Means (n_origins, n) over the plant and some draws 1, ..., n_steps rows after some of a record, in turn.
 

@@ -23,6 +23,7 @@ class Tuning:
     curved_runs: int = 1500  # from states of the record: their noise is the same in all answers and bends them alike
     curved_draws: int = 40
     curved_fewer_runs: int = 60  # of plants, and from states by each of these
+    curved_move: float = 0.02  # of its range, by which a column is moved either way for a slope
     curved_before: int = 100  # rows before a change that are run through
 
     experiments_best: int = 2

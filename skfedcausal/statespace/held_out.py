@@ -265,9 +265,8 @@ class FullRegression:
         return without - left
 
     def terms_of(self, columns):
-        """Coefficients (m, p) of some columns in the whole, their part (m, m) of its inverse, and Cov of the news."""
-        inverse = self._of_whole[np.ix_(columns, columns)]
-        return self._in_whole[columns], inverse, self._news / self._moments.n_all
+        """Coefficients (m, p) of some columns in the whole, and the covariance of the news."""
+        return self._in_whole[columns], self._news / self._moments.n_all
 
     def gains_of(self, columns):
         """Share of the news that some of the columns tell beyond the other ones, in every segment."""

@@ -22,7 +22,7 @@ from skfedcausal.estimators._parts import MOVED
 
 ESTIMATORS = (FederatedGrangerEstimator, FederatedCounterfactualEstimator, FederatedRCADetector)
 FUNCTIONS = [name for name in inspection.__all__ if inspect.isfunction(getattr(inspection, name))]
-NEW = {"link_shape"}  # functions that never were methods
+NEW = {"link_shape", "link_slopes"}  # functions that never were methods
 WITHOUT_FIT = {"partial_fit_sites", "privacy_curve", "renew"}
 
 

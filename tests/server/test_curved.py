@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator
+from skfedcausal import FederatedCounterfactualEstimator, inspection
 from skfedcausal.server.curved import Curves, curved_plant
 
 SHAPES = {"saturates": lambda s: np.tanh(2 * s), "waves": lambda s: np.sin(2 * s), "line": lambda s: s}
@@ -149,3 +149,78 @@ def test_a_counterfactual_of_a_saturating_coupling_saturates():
     np.testing.assert_allclose(np.asarray(mean)[:, 3:], truth, atol=0.15)
     again = pickle.loads(pickle.dumps(est)).counterfactual("unit0", [0.0], [1.0], horizon=12, return_std=True)
     np.testing.assert_array_equal(again[1], std)
+
+
+@pytest.fixture(scope="module")
+def saturating():
+    return of_a_saturating_coupling()[0]
+
+
+LOADINGS = np.array([1.0, -0.5, 0.8])
+
+
+def record_at(stands, seed=8, n_samples=300):
+    """A record in which the first input stands at a value, and its inputs."""
+    rng = np.random.default_rng(seed)
+    u, h = np.tile([stands, 0.0], (n_samples, 1)), np.zeros((n_samples, 2))
+    for t in range(1, n_samples):
+        h[t] = step(h[t - 1], u[t - 1], 0.3 * rng.normal(size=2), SHAPES["saturates"])
+    X = {f"unit{m}": h[:, [m]] * LOADINGS + 0.05 * rng.normal(size=(n_samples, 3)) for m in range(2)}
+    return X, [u[:, [0]], u[:, [1]]]
+
+
+def gain_at(stands):
+    """Lasting rise of the second state's mean over that of the first input, by the equations."""
+    rng, means = np.random.default_rng(3), []
+    for move in (-0.1, 0.1):
+        rng, h, found = np.random.default_rng(3), np.zeros((2000, 2)), []
+        for t in range(160):
+            u = np.tile([stands + move, 0.0], (2000, 1))
+            h = step(h, u, 0.3 * rng.normal(size=h.shape), SHAPES["saturates"])
+            if t >= 60:
+                found.append(h[:, 1].mean())
+        means.append(np.mean(found))
+    return (means[1] - means[0]) / 0.2
+
+
+def test_a_curved_link_has_the_verdict_and_the_share_of_news_of_a_straight_one(saturating):
+    link = saturating.links_.query("cause == 'unit0' and effect == 'unit1' and kind == 'state'").iloc[0]
+    assert link["verdict"] == "influence"
+    assert 0 < link["low"] <= link["strength"] <= link["high"]
+
+
+def test_the_jacobian_of_a_plant_with_inputs_is_flat_where_its_coupling_saturates(saturating):
+    told = inspection.link_slopes(saturating, "unit0", "unit1", [-1.5, 0.0, 1.5])["slope"].abs()
+    assert told[1] > 3 * max(told[0], told[2])
+
+
+def test_a_transfer_function_at_an_operating_point_is_that_of_the_equations(saturating):
+    for stands in (0.0, 0.5, 0.9):
+        gain = saturating.transfer_function(at={"unit0__u0": stands}).steady_gain().loc["unit1__x0", "unit0__u0"]
+        assert abs(gain - gain_at(stands)) < 0.2 + 0.1 * gain_at(stands)
+    line = saturating.transfer_function().steady_gain().loc["unit1__x0", "unit0__u0"]
+    assert gain_at(0.9) < line < gain_at(0.0)
+
+
+def test_a_transfer_function_is_refused_where_nothing_is_known(saturating):
+    with pytest.raises(ValueError, match="nothing is known"):
+        saturating.transfer_function(at={"unit0__u0": 50.0})
+    with pytest.raises(ValueError, match="give values of"):
+        saturating.transfer_function(at={"unit0__valve": 0.0})
+    h, u = run(SHAPES["line"], 5, 1500)
+    X = {f"unit{m}": h[:, [m]] * LOADINGS + 0.05 * np.random.default_rng(m).normal(size=(1500, 3)) for m in range(2)}
+    with pytest.raises(ValueError, match="same at all operating points"):
+        FederatedCounterfactualEstimator().fit(X, inputs=[u[:, [0]], u[:, [1]]]).transfer_function(at={})
+
+
+@pytest.mark.parametrize("stands", [0.0, 0.9])
+def test_what_if_and_impact_answer_where_the_record_stands(saturating, stands):
+    X, inputs = record_at(stands)
+    told = saturating.whatif(X, {"unit0__u0": stands - 0.5}, inputs=inputs)
+    lasting = told[told["column"] == "unit1__x0"].iloc[-100:].mean(numeric_only=True)
+    truth = -sum(gain_at(stands - move) for move in (0.05, 0.15, 0.25, 0.35, 0.45)) / 10
+    assert abs(lasting["effect"] - truth) < 0.2
+    found = saturating.impact(X, {"unit0__u0": stands - 0.5}, (200, 299), inputs=inputs).total.set_index("column")
+    found = found.loc["unit1__x0"]
+    assert abs(found["mean"] + truth) < 0.2
+    assert found["mean_low"] - 0.1 < -truth < found["mean_high"] + 0.1

@@ -19,6 +19,7 @@ from ...message.training import GradientReply, NetworkPlan, NetworksTrained, NoG
 from ...seeding import seeded
 from ...server.estimation.evidence import holm
 from ...server.joint import JointRecord
+from ...server.links.curves import SLOPES
 from ...server.links.grades import (
     N_BLOCKS,
     NEGLIGIBLE,
@@ -64,7 +65,8 @@ class LeftOut:
 
     `gains` are shares of the news of the effect, `same_row` [effect, cause] what both have in common in the same row,
     `jacobian` (n_stretches, N_LAGS, n, n) mean derivatives of standardised states and `squares` those of their squares,
-    `scale` (n,) the standard deviations of the states.
+    `scale` (n,) the standard deviations of the states. `at` (10, n) are means of these in tenths of some rows by
+    each, and `slopes` (10, n, n) those of the derivatives there.
     """
 
     gains: np.ndarray
@@ -72,6 +74,8 @@ class LeftOut:
     jacobian: np.ndarray
     squares: np.ndarray
     scale: np.ndarray
+    at: np.ndarray
+    slopes: np.ndarray
 
 
 def left_out(series, slices, starts, template, known=None):
@@ -103,6 +107,11 @@ def left_out(series, slices, starts, template, known=None):
     ends = np.linspace(0, len(now), N_BLOCKS + 1).astype(int)
     missed = np.empty((n_units + 1, *now.shape))  # without each cause, and with all
     jacobian, squares = np.zeros((2, N_BLOCKS, *now.shape[1:], first))
+    newest = [of.start + k for of, own in zip(rows.past, slices, strict=True) for k in range(own.stop - own.start)]
+    shown = past[:: -(-len(past) // 400)]  # rows at which slopes are told
+    place = shown[:, newest].argsort(axis=0).argsort(axis=0) * 10 // len(shown)
+    at = np.column_stack([_by_tenths(shown[:, own], bins) for own, bins in zip(newest, place.T, strict=True)])
+    local = np.zeros((10, *now.shape[1:], len(newest)))
     kept = [np.delete(np.arange(first), np.r_[own]) for own in rows.past] + [np.arange(first)]
     for stretches in np.array_split(np.arange(N_BLOCKS), _FOLDS):
         test = np.arange(ends[stretches[0]], ends[stretches[-1] + 1])
@@ -113,6 +122,9 @@ def left_out(series, slices, starts, template, known=None):
         for b in stretches:
             slopes = _slopes(fitted, past[ends[b] : ends[b + 1]])
             jacobian[b], squares[b] = slopes.mean(axis=0), np.square(slopes).mean(axis=0)
+        slopes = _slopes(fitted, shown)
+        for cause, column in enumerate(newest):
+            local[:, :, cause] += _by_tenths(slopes[:, :, column], place[:, cause]) / _FOLDS
     news = [missed[-1][:, own] for own in slices]
     losses = np.array([_whitened(missed[:, :, own], of_own, ends) for own, of_own in zip(slices, news, strict=True)])
     gains = losses[:, :-1] - losses[:, -1:]
@@ -122,12 +134,17 @@ def left_out(series, slices, starts, template, known=None):
     ]
     same_row = same_row_shares(news, [np.ones(len(now))] * n_units)
     means, of_squares = (np.swapaxes(each, 1, 2) for each in by_lag)
-    return LeftOut(gains, same_row, means, of_squares, scale)
+    return LeftOut(gains, same_row, means, of_squares, scale, at, local)
 
 
 def _predicted(fitted, X):
     """Predictions (n_rows, n) of a regressor, which gives those of one state without a second axis."""
     return np.reshape(fitted.predict(X), (len(X), -1))
+
+
+def _by_tenths(values, place):
+    """Means of rows by their places, (10, ...)."""
+    return pd.DataFrame(values).groupby(place).mean().to_numpy()
 
 
 def _whitened(missed, news, ends):
@@ -145,7 +162,7 @@ def _slopes(fitted, X):
 
 
 def left_out_links(record, names, template, alpha):
-    """The table of links of a :class:`JointRecord`, and the mean Jacobian (N_LAGS, n, n) of the states, None without.
+    """The table of links of a :class:`JointRecord`, the mean Jacobian (N_LAGS, n, n) of the states or None, and slopes.
 
     `norm` is the root mean square of the Jacobian of standardised states, `stderr` its error over stretches;
     `statistic` and `p_value` are of the loss without the cause, one-sided, and adjusted by Holm's rule.
@@ -155,14 +172,25 @@ def left_out_links(record, names, template, alpha):
     columns: dict[str, Any] = dict.fromkeys((*VALUES, *COLUMNS[3:]), np.nan)
     columns |= {"stderr": np.inf, "p_value": 1.0, "p_adjusted": 1.0}
     columns |= {"verdict": "cannot tell", "because": _TOO_FEW, "statistic": 0.0}
-    jacobian = None
+    jacobian, slopes = None, pd.DataFrame(columns=SLOPES)
     if can_be_graded(record):
         series, slices, starts, known = rows_of(record)
         found = left_out(series, slices, starts, template, known)
         columns |= {name: value[of_pairs] for name, value in _judged(found, slices, alpha).items()}
         jacobian = found.scale[:, None] * found.jacobian.mean(axis=0) / found.scale
+        slopes = pd.concat([_slopes_of(found, names, slices, *pair) for pair in pairs], ignore_index=True)
     table = pd.DataFrame(named_pairs(names, pairs) | {"kind": "state", "basis": "held-out gain"} | columns)
-    return in_order(table), jacobian
+    return in_order(table), jacobian, slopes
+
+
+def _slopes_of(found, names, slices, effect, cause):
+    """Slopes of the pair of states of two units with the largest Jacobian, whose errors nobody knows."""
+    block = found.squares[:, 0, slices[effect], slices[cause]].mean(axis=0)
+    i, j = np.unravel_index(block.argmax(), block.shape)
+    i, j = slices[effect].start + i, slices[cause].start + j
+    columns = {"cause": names[cause], "effect": names[effect], "state": found.at[:, j], "other": "", "level": 0.0}
+    columns |= {"slope": found.slopes[:, i, j], "slope_error": np.nan, "line": found.jacobian[:, 0, i, j].mean()}
+    return pd.DataFrame(columns)[SLOPES]
 
 
 def _judged(found, slices, alpha):
@@ -354,7 +382,7 @@ class RegressorServer(MomentServer):
         self : RegressorServer
         """
         super().fit(messages)
-        self._found: Any = None  # the table and the Jacobian
+        self._found: Any = None  # the table, the Jacobian, and slopes
         self._record: Any = JointRecord.from_messages(messages) if self.tests_links else None
         return self
 
@@ -374,6 +402,11 @@ class RegressorServer(MomentServer):
     def carried_(self) -> Any:
         """Mean Jacobian (n_lags, n, n) of the regressor in the states."""
         return self._of_links[1]
+
+    @property
+    def slopes_(self) -> pd.DataFrame:
+        """Slopes of the regressor over the states of every cause, see :func:`~skfedcausal.inspection.link_slopes`."""
+        return self._of_links[2]
 
     @property
     def _of_links(self):

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.linalg import block_diag, orth
 from scipy.special import chdtrc, chdtri, chndtr, ndtri
 
-from ...arguments import check_confidence
+from ...arguments import as_numbers, check_confidence
 from ...statespace.held_out import LOCAL, N_LAGS, FullRegression, LaggedRows
 from ...statespace.matrices import positions_of, slices_of
 from ..estimation.evidence import holm
@@ -33,7 +33,7 @@ from .tuning import TUNING
 # The shape of a curved link: what a state of the cause adds to the next state of the effect, beside its line.
 
 _POINTS = np.linspace(0.01, 0.99, 99)  # quantiles of the cause's state at which a shape is told
-COLUMNS = ("cause", "effect", "state", "other", "level", "adds", "error", "line")
+COLUMNS = ("cause", "effect", "state", "other", "level", "adds", "error", "slope", "slope_error", "line")
 
 
 class Shape(NamedTuple):
@@ -42,80 +42,85 @@ class Shape(NamedTuple):
     state: np.ndarray  # (q,)
     adds: np.ndarray  # (n_levels, q)
     error: np.ndarray  # (n_levels, q), standard errors
-    line: np.ndarray  # (q,) by the line without curves
-    other: int | None  # column of the state that it multiplies
-    levels: np.ndarray  # (n_levels,) of that
+    slope: np.ndarray  # (n_levels, q), over some reach either way
+    slope_error: np.ndarray
+    line: float  # slope without curves
+    levels: np.ndarray  # (n_levels,) of the state that it multiplies
+    other: int | None = None  # column of that
 
 
-class Terms(NamedTuple):
-    """Coefficients of the terms of a cause in the regression of an effect: lags, bends, then products."""
+def shape_of(x, now, beside, noise=0.0, factor=None, other=None):
+    """The :class:`Shape` of what a state does to the next value of another.
 
-    coefficients: np.ndarray  # (m, p)
-    inverse: np.ndarray  # (m, m) of their moments, given all other terms
-    news: np.ndarray  # (p, p) covariance
-    n_lines: int  # of lags
-    width: int  # states of the cause
-    products: np.ndarray  # (n_products, 2) columns of the two factors, sizes of states behind all states
-
-
-def shape_of(terms, first, states, held, bends):
-    """The :class:`Shape` that moves the effect most, of all states of a cause and of an effect.
+    Kinks stand closer than those that a curve is found by: their prior has a variance that comes from the evidence, so
+    that errors know what kinks miss [1]_.
 
     Parameters
     ----------
-    terms : Terms
-    first : int
-        Column of the first state of the cause.
-    states : ndarray of shape (n_samples, n)
-    held : ndarray of shape (n_samples, 2 n)
-        The states within their ends and the sizes of these, less their means, of which products are made.
-    bends : callable
-        Values (q, n_bends) of the bends of a column at values (q,) of it.
+    x, now : ndarray of shape (n_samples,)
+    beside : ndarray of shape (n_samples, c)
+        All else that tells of the next value, with a level.
+    noise : float
+        Variance of the noise in the state, which flattens: by as much as the same once more flattens further.
+    factor : ndarray of shape (n_samples,), default=None
+        What the state multiplies, held within several of its quantiles.
+    other : int, default=None
+        Column of that.
+
+    References
+    ----------
+    .. [1] Nychka (1988), Bayesian confidence intervals for smoothing splines, Journal of the American Statistical
+           Association 83.
     """
-    found = [
-        _added(terms, k, first + k, states, held, bends, effect)
-        for k in range(terms.width)
-        for effect in range(terms.coefficients.shape[1])
-    ]
-    return max(found, key=lambda shape: np.square(shape.adds).mean(axis=1).max())
+    from ..curved import likeliest_priors  # of those that are curved alone
+
+    pieces, free = _Pieces.of(x, factor), np.linalg.qr(beside)[0]
+    columns = pieces(x, factor)
+    scale = np.where(pieces.groups == 2, np.maximum(columns.std(axis=0), TUNING.shapes_least), 1.0)
+
+    def less(part):
+        return part - free @ (free.T @ part)
+
+    X, y = less(columns / scale), less(now)
+    square, prior = X.T @ X, np.diag(likeliest_priors(X, pieces.groups, y[:, None])[0])
+    inverse = np.linalg.inv(square + prior)
+    b, flattened, rng = inverse @ (X.T @ y), np.zeros(len(prior)), np.random.default_rng(_SEED)
+    for _ in range(TUNING.shapes_noisier if noise else 0):  # as in the plant by curves
+        more = less(pieces(x + np.sqrt(noise) * rng.standard_normal(len(x)), factor) / scale)
+        flattened += (b - np.linalg.solve(more.T @ more + prior, more.T @ y)) / TUNING.shapes_noisier
+    dof = len(y) - free.shape[1] - np.vdot(inverse, square)
+    inverse *= np.square(y - X @ b).sum() / max(dof, 1.0) * TUNING.shapes_wider**2
+    inverse, b = inverse + np.outer(flattened, flattened) / 4, b + flattened
+    own, levels = np.quantile(x, _POINTS), np.zeros(1) if factor is None else pieces.bounds[-1]
+    moves = -TUNING.shapes_reach, 0.0, TUNING.shapes_reach
+    lower, at, upper = (np.array([pieces(own + move, level) for level in levels]) / scale for move in moves)
+    designs = at - at.mean(axis=1, keepdims=True), (upper - lower) / (moves[2] - moves[0])
+    told = [(D @ b, np.sqrt(np.einsum("lqi,ij,lqj->lq", D, inverse, D))) for D in designs]
+    return Shape(own, *told[0], *told[1], X[:, 0] @ y / (X[:, 0] @ X[:, 0]), levels, other)
 
 
-def _added(terms, k, column, states, held, bends, effect):
-    """What one state of the cause, the k-th, adds to one of the effect."""
-    b, own = terms.coefficients[:, effect], np.quantile(states[:, column], _POINTS)
-    n_products, n_states = len(terms.products), states.shape[1]
-    is_own = terms.products % n_states == column
-    size = np.where(is_own.any(axis=1), np.abs(b[len(b) - n_products :]), 0.0)
-    other, levels = None, np.zeros(1)
-    if size.any():
-        other = int(terms.products[size.argmax()][~is_own[size.argmax()]][0])
-        levels = np.quantile(held[:, other], (TUNING.shapes_low, TUNING.shapes_high))
-    design = np.zeros((len(levels), len(own), len(b)))
-    design[:, :, k] = own
-    bent = bends(own, column)
-    design[:, :, terms.n_lines + k : terms.n_lines + k + terms.width * bent.shape[1] : terms.width] = bent
-    factor = np.quantile(held[:, column], _POINTS)
-    for place, pair in enumerate(terms.products, len(b) - n_products):
-        if other in pair and (pair % n_states == column).any():
-            design[:, :, place] = levels[:, None] * (np.abs(factor) if pair.sum() - other >= n_states else factor)
-    design -= design.mean(axis=1, keepdims=True)
-    error = TUNING.shapes_wider * np.sqrt(
-        np.einsum("lqi,ij,lqj->lq", design, terms.inverse, design) * terms.news[effect, effect]
-    )
-    return Shape(
-        own,
-        design @ b,
-        error,
-        (own - own.mean()) * _slope(terms, effect)[k],
-        other % n_states if size.any() else None,
-        levels,
-    )
+class _Pieces(NamedTuple):
+    """A line and kinks of a state, on their own and times a factor within some bounds."""
 
+    knots: np.ndarray
+    bounds: Any  # (n_bounds, 2); none without a factor
 
-def _slope(terms, effect):
-    """Coefficients of the lags where bends and products are left out."""
-    n, b, M = terms.n_lines, terms.coefficients[:, effect], terms.inverse
-    return b[:n] - M[:n, n:] @ np.linalg.solve(M[n:, n:], b[n:])
+    @classmethod
+    def of(cls, x, factor):
+        """Those of a state and of what it multiplies, None for nothing."""
+        tails = () if factor is None else (0.0, TUNING.shapes_far, TUNING.shapes_low)
+        bounds = [np.quantile(factor, (tail, 1 - tail)) for tail in tails]
+        return cls(np.linspace(x.min(), x.max(), TUNING.shapes_knots + 2)[1:-1], bounds)
+
+    def __call__(self, state, factor):
+        own = np.column_stack([state, np.maximum(state[:, None] - self.knots, 0.0)])
+        return np.hstack([own, *(np.reshape(np.clip(factor, *ends), (-1, 1)) * own for ends in self.bounds)])
+
+    @property
+    def groups(self):
+        """Of coefficients with one prior: none for the line, and another one for kinks around the middle."""
+        middle = np.where(np.abs(self.knots) < 1, 1, 3)
+        return np.r_[0, middle, np.full(len(self.bounds) * (1 + len(self.knots)), 2)]
 
 
 def shapes_table(shapes, names, unit_of):
@@ -130,11 +135,15 @@ def shapes_table(shapes, names, unit_of):
                 "level": level,
                 "adds": adds,
                 "error": error,
+                "slope": slope,
+                "slope_error": slope_error,
                 "line": shape.line,
             }
         )
         for (effect, cause), shape in sorted(shapes.items())
-        for level, adds, error in zip(shape.levels, shape.adds, shape.error, strict=True)
+        for level, adds, error, slope, slope_error in zip(
+            shape.levels, shape.adds, shape.error, shape.slope, shape.slope_error, strict=True
+        )
     ]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
 
@@ -162,8 +171,52 @@ class LinkShapes:
                 f"{'from ' + ', '.join(known) if known else 'of no pair'}."
             )
         half = ndtri((1 + confidence) / 2) * shape["error"]
-        told = shape.assign(low=shape["adds"] - half, high=shape["adds"] + half)
+        line = (shape["state"] - shape["state"].mean()) * shape["line"]
+        told = shape.assign(low=shape["adds"] - half, high=shape["adds"] + half, line=line)
         return told[["state", "other", "level", "adds", "low", "high", "line"]].reset_index(drop=True)
+
+
+SLOPES = ["cause", "effect", "state", "other", "level", "slope", "slope_error", "line"]
+
+
+def slopes_table(links, lags, slices, shapes):
+    """Slopes of all pairs with the columns `SLOPES`: of curves by `shapes`, of lines by a table of links.
+
+    The size of a line is that of the link; its sign, between units of one state, that of the largest coefficient in
+    `lags` (n_lags, n, n). States that a line was seen at are those of a normal distribution.
+    """
+    straight = []
+    for link in links[links["kind"] == "state"].itertuples():
+        block = lags[:, slices[link.effect], slices[link.cause]]
+        sign = np.sign(block.flat[np.abs(block).argmax()]) if block[0].size == 1 else 1.0
+        slope = link.norm * (sign or 1.0)
+        straight += [
+            (link.cause, link.effect, end, "", 0.0, slope, link.stderr, slope) for end in ndtri(_POINTS[[0, -1]])
+        ]
+    found = pd.DataFrame(straight, columns=SLOPES)
+    if shapes is None or shapes.empty:
+        return found
+    is_curved = pd.MultiIndex.from_frame(found[SLOPES[:2]]).isin(pd.MultiIndex.from_frame(shapes[SLOPES[:2]]))
+    return pd.concat([shapes[SLOPES], found[~is_curved]], ignore_index=True)
+
+
+def slopes_at(slopes, cause, effect, at, confidence):
+    """Slopes of a pair at some states, by default at quantiles, with the ends of intervals and a verdict."""
+    check_confidence(confidence)
+    pair_of(tuple(dict.fromkeys(slopes["cause"])), cause, effect)
+    own = slopes[(slopes["cause"] == cause) & (slopes["effect"] == effect)]
+    parts = []
+    for (level, other), rows in own.groupby(["level", "other"]):
+        known = rows["state"].to_numpy()
+        states = np.quantile(known, (0.1, 0.25, 0.5, 0.75, 0.9)) if at is None else as_numbers(at, "at")
+        slope, error, line = (np.interp(states, known, rows[name]) for name in SLOPES[5:])
+        slope[(states < known.min()) | (states > known.max())] = np.nan
+        half = ndtri((1 + confidence) / 2) * error
+        low, high = slope - half, slope + half
+        verdict = np.select([low > 0, high < 0], ["rises", "falls"], "cannot tell")
+        told = {"state": states, "other": other, "level": level, "slope": slope, "low": low, "high": high}
+        parts.append(pd.DataFrame(told | {"line": line, "verdict": verdict}))
+    return pd.concat(parts, ignore_index=True)
 
 
 # Curved links: what curves of the states of a cause tell of the news of another unit beyond the line.
@@ -174,6 +227,7 @@ class LinkShapes:
 # has to show in the whole record and on stretches left out, as recorded and less what moves slower than a local piece.
 # Nothing is said to be none where a curve that tells much would hardly have shown.
 
+_SEED = 20, 17  # that no simulated record is likely to have: noise must not repeat it
 _KINKS = np.array([0.07, 0.23, 0.5, 0.77, 0.93])  # quantiles of a state: -1.5, -0.75 ... deviations of a normal one
 _STEPS = np.array([0.16, 0.84])
 _ENDS = np.array([0.002, 0.998])  # quantiles at which states are held: nothing is told by a few extreme rows
@@ -291,7 +345,8 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, proce
         rows = rows.less(
             np.hstack([known, *Bent.of(known)(known, [slice(0, known.shape[1])])]) if few else known, N_LAGS
         )
-    regressions = _Regressions(rows, slices, levels)
+    noise = np.zeros_like(np.outer(scale, scale)) if noise is None else noise / np.outer(scale, scale)
+    regressions = _Regressions(rows, slices, np.diag(noise), levels)
     told, unexplained = told or {}, []
     found: dict[tuple[int, int], _Found] = {}
     for unit in range(len(slices)):
@@ -301,16 +356,16 @@ def curves(series, slices, starts=(0,), known=None, alpha=0.05, told=None, proce
         unexplained.append(news)
     seen = np.ones((2, len(slices)))
     if process is not None:
-        seen = _seen(slices, unexplained, *(each / np.outer(scale, scale) for each in (process, noise)))
+        seen = _seen(slices, unexplained, process / np.outer(scale, scale), noise)
     return _told(found, regressions.power(*seen), alpha, told)
 
 
 class _Regressions:
     """Lags and curves of all units beside what is present."""
 
-    def __init__(self, lagged, slices, levels=None):
+    def __init__(self, lagged, slices, noise, levels=None):
         sizes = [own.stop - own.start for own in slices]
-        self.lagged, self.slices, self.n_units = lagged, slices, len(sizes)
+        self.lagged, self.slices, self.noise, self.n_units = lagged, slices, noise, len(sizes)
         firsts = [past.start for past in lagged.past]
         states = lagged.values[
             :, np.concatenate([first + np.arange(p) for first, p in zip(firsts, sizes, strict=True)])
@@ -365,14 +420,14 @@ class _Regressions:
         pairs = self.pairs[products]
         for unit, of, places in zip(units, own, driving, strict=True):
             if found[unit].p_value <= limit:
-                found[unit] = found[unit]._replace(shape=self._shape(model, unit, of, pairs[places]))
+                found[unit] = found[unit]._replace(shape=self._shape(model, unit, of, pairs[places], now))
         if any(of.p_value < TUNING.curves_chance / n_pairs and of.is_large for of in found.values()):
             for unit, of in zip(units, own, strict=True):
                 if unit in asked:
                     found[unit] = found[unit]._replace(whole=model.told_by(of))
             for k, unit in enumerate(beside):
                 found[unit] = _Found(whole=model.told_by([len(past) + len(units) + k]))
-        return found, model.terms_of([0])[2]
+        return found, model.terms_of([0])[1]
 
     def power(self, new, clear):
         """Chance with which curves that make a share of what is new in an effect would show, [effect, cause].
@@ -395,12 +450,34 @@ class _Regressions:
         strength = -np.log1p(-share) * len(self.now)
         return np.min([1 - chndtr(chdtri(dof, chance), dof, strength) for dof, chance in tests], axis=0)
 
-    def _shape(self, model, unit, slices, pairs):
-        """What states of a unit add to the effect of a model; all of its slices but the first are products, `pairs`."""
-        width = self.slices[unit].stop - self.slices[unit].start
-        coefficients, inverse, news = model.terms_of(slices)
-        terms = Terms(coefficients, inverse, news, N_LAGS * width, width, pairs)
-        return shape_of(terms, self.slices[unit].start, self.states, self.held, self.bent.of_column)
+    def _shape(self, model, unit, slices, pairs, now):
+        """What the state of a unit that moves one of the next states most does to it, by itself and with another one.
+
+        Slices behind the first are products of `pairs` of factors.
+        """
+        first, n_states = self.slices[unit].start, self.states.shape[1]
+        width = self.slices[unit].stop - first
+        places, coefficients = positions_of(slices, model.rows.past), model.terms_of(slices)[0]
+        of_state = np.zeros((width, len(places)), dtype=bool)  # its line, kinks and steps, and products
+        for state, own in enumerate(of_state):
+            own[state] = own[N_LAGS * width + state : (N_LAGS + len(_KINKS) + len(_STEPS)) * width : width] = True
+            own[len(own) - len(pairs) :] = (pairs % n_states == first + state).any(axis=1)
+        values = model.rows.values[:, places]
+        moved = np.array([np.var(values[:, own] @ coefficients[own], axis=0) for own in of_state])
+        k, effect = map(int, np.unravel_index(moved.argmax(), moved.shape))
+        other: int | None = None
+        own, sizes = of_state[k], np.abs(coefficients[len(places) - len(pairs) :, effect])
+        multiplied = own[len(places) - len(pairs) :]
+        if multiplied.any():
+            chosen = pairs[np.where(multiplied, sizes, -1.0).argmax()]
+            other = int(chosen[chosen % n_states != first + k][0])
+            own[len(places) - len(pairs) :] &= (pairs % n_states == other % n_states).any(axis=1)
+        past = model.rows.values[:, : model.rows.past[model.n_past - 1].stop]
+        beside = np.hstack([self.known, np.delete(past, places[own], axis=1)])
+        inside = np.clip(self.states, *self.bent.ends)
+        factor = None if other is None else np.hstack([inside, np.abs(inside)])[:, other]
+        known = self.states[:, first + k], now[:, effect], beside, self.noise[first + k], factor
+        return shape_of(*known, None if other is None else other % n_states)
 
     def _products(self, effect, base, now):
         """Products of factors of two units that matter beside a base, one after the other, as places in `pairs`.
@@ -470,7 +547,7 @@ class _Model:
         return _Found(p_value, self.recorded.gains_of(bends), self.local.gains_of(bends), noise, strength, same)
 
     def terms_of(self, slices):
-        """Coefficients of the past in some slices, their inverse moments, and the covariance of the news."""
+        """Coefficients of the past in some slices, and the covariance of the news."""
         return self.recorded.terms_of(positions_of(slices, self.rows.past))
 
     def told_by(self, slices):

@@ -22,7 +22,7 @@ from ..fitting import correction_of, knowledge_of, settings_of, with_knowledge
 from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wandering
-from .curves import LinkShapes, with_curves
+from .curves import LinkShapes, slopes_table, with_curves
 from .grades import grades_of, holds, with_grades
 from .resampling import check_bootstrap, check_stability, stability_table
 from .tables import check_method, links_table, pair_of, spectrum_table
@@ -349,6 +349,11 @@ class LinkQuestions(ServerLearner):
     def shapes_(self) -> LinkShapes:
         """Shapes of the links that are not straight."""
         return LinkShapes(self._concluded.shapes, self.names_)
+
+    @property
+    def slopes_(self) -> pd.DataFrame:
+        """Slopes of all links over the states of the cause, straight or not."""
+        return slopes_table(self.links_, self.lag_transitions_, self.state_slices_, self._concluded.shapes)
 
     @property
     def likelihood_links_(self):

@@ -44,10 +44,14 @@ class Tuning:
 
     same_row_same: float = 1e-7  # share of an effect's deviation up to which what a cause leaves of it is rounding
 
-    shapes_low: float = 0.16
-    shapes_high: float = 0.84  # quantiles of a state that it multiplies
-    # times the errors of the coefficients: few curves are made of such pieces, bands held .5 to .9 of 90 %
-    shapes_wider: float = 1.5
+    shapes_far: float = 0.03  # quantile at both ends within which a state that it multiplies is held
+    shapes_knots: int = 20
+    shapes_noisier: int = 4  # records with the noise of the sensors once more
+    shapes_least: float = 0.3  # deviation of a product from which on its coefficient counts as that of a larger one
+    shapes_low: float = 0.16  # and the quantile, with its opposite, at which a shape is told
+    # standard deviations by which a state is moved either way for its slope: of one at a point few rows tell
+    shapes_reach: float = 0.5
+    shapes_wider: float = 1.2  # times the errors of coefficients whose prior is taken to be known
 
 
 TUNING = Tuning()

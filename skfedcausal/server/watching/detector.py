@@ -133,7 +133,7 @@ class RootCauseServer:
             held = list(map(beyond_followed, held))
         told = KINDS if self._response is None and (self.is_long or self.level.moves) else SPREADS
         share = share_of_budget(told, self.is_long)
-        self.slow = SlowWatch.learn(whole, self.slices, self.run_length / share, told) if self.is_whole else None
+        self.slow = SlowWatch.learn(rows, self.slices, self.run_length / share, told) if self.is_whole else None
         run_length = self.run_length if self.slow is None else self.run_length / (1 - share)
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
         self.levels.learn(learned.scaled, rows.starts, surprise, held, run_length)
@@ -298,7 +298,8 @@ class RootCauseServer:
         states = np.where(of_states, found.states + moved - point.states, 0.0)
         if self.slow is not None:
             there = present & self.monitor.sensors.as_usual(record)  # fewer sensors vary otherwise
-            seen = states - state.drifting.states, distance / state.drifting.off, there
+            # what curves of others do lasts as long as those: it is no news of the unit
+            seen = states - moved - state.drifting.states, distance / state.drifting.off, there
             slow, rare, state.slow = self.slow.rows(*seen, state.slow, point.n_rows)
             levels = np.concatenate([levels, slow[:, None]], axis=1)
         first, state.position = state.position, state.position + record.n_samples

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_ridge import KernelRidge
 
 import skfedcausal
-from skfedcausal import FederatedGrangerEstimator, GradientServer, inspection
+from skfedcausal import FederatedGrangerEstimator, GradientServer, RegressorServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.papers import StopRule
 from skfedcausal.server.links.curves import curves
@@ -84,3 +85,67 @@ def test_a_wider_band_is_asked_for_by_its_confidence():
     assert ((wide["high"] - wide["low"]) > 3 * (narrow["high"] - narrow["low"])).all()
     with pytest.raises(ValueError, match="confidence"):
         inspection.link_shape(est, "u0", "u1", confidence=2.0)
+
+
+def slopes_of(kind, seed):
+    """What is told at five states of the cause, and whether intervals hold the differences of the equation."""
+    h = states(lambda s, own: COUPLINGS[kind](s), seed)
+    est = FederatedGrangerEstimator().fit(sensors(h))
+    sign = np.sign(
+        [np.corrcoef(seen, x)[0, 1] for seen, x in zip(np.asarray(est.transform(sensors(h))).T, h.T, strict=True)]
+    )
+    told = inspection.link_slopes(est, "u0", "u1")
+    at = told["state"].to_numpy() * sign[0]
+    ends = [0.5 * COUPLINGS[kind](h[:, 0].mean() + h[:, 0].std() * (at + move)) / h[:, 1].std() for move in (-0.5, 0.5)]
+    truth = (ends[1] - ends[0]) * sign[0] * sign[1]
+    return est, told, (told["low"] < truth) & (truth < told["high"])
+
+
+@pytest.mark.parametrize("kind", COUPLINGS)
+def test_slopes_are_those_of_the_equations_and_differences_of_the_shape(kind):
+    held = []
+    for seed in range(3):
+        est, told, holds = slopes_of(kind, seed)
+        held.append(holds)
+        shape = inspection.link_shape(est, "u0", "u1")
+        rise = [np.interp(told["state"] + move, shape["state"], shape["adds"]) for move in (-0.5, 0.5)]
+        np.testing.assert_allclose((rise[1] - rise[0])[1:-1], told["slope"][1:-1], atol=0.02)
+    assert np.mean(held) > 0.7  # fifteen states of three records
+
+
+def test_the_slope_of_a_line_is_its_coefficient_everywhere_that_was_seen():
+    h = states(lambda s, own: s, 1)
+    est = FederatedGrangerEstimator().fit(sensors(h))
+    told = inspection.link_slopes(est, "u0", "u1", [-1, 0, 1, 5], confidence=0.95)
+    link = est.links_.set_index(["cause", "effect"]).loc[("u0", "u1")]
+    assert told["slope"][:3].abs().tolist() == [link["norm"]] * 3
+    np.testing.assert_allclose((told["high"] - told["low"])[:3], 2 * 1.959964 * link["stderr"], rtol=1e-6)
+    assert abs(link["norm"] - 0.5 * h[:, 0].std() / h[:, 1].std()) < 3 * link["stderr"]
+    assert np.isnan(told["slope"][3])
+    assert told["verdict"].tolist()[3] == "cannot tell"
+
+
+def test_slopes_along_a_product_change_sign_with_the_other_state():
+    est = FederatedGrangerEstimator().fit(sensors(states(lambda s, own: np.tanh(s) * np.tanh(own), 0, 3000)))
+    told = inspection.link_slopes(est, "u0", "u1", [0.0])
+    assert told["other"].tolist() == ["u1", "u1"]
+    assert set(told["verdict"]) == {"rises", "falls"}
+
+
+def test_slopes_of_a_regressor_have_no_interval():
+    X = sensors(states(lambda s, own: np.abs(s), 0, 600))
+    server = RegressorServer(KernelRidge(kernel="rbf", gamma=0.1, alpha=0.5))
+    told = inspection.link_slopes(FederatedGrangerEstimator(server=server).fit(X), "u0", "u1")
+    assert told["slope"].iloc[0] * told["slope"].iloc[-1] < 0
+    assert told["low"].isna().all()
+    assert set(told["verdict"]) == {"cannot tell"}
+
+
+def test_a_saved_estimator_has_its_slopes_and_wrong_questions_are_refused(tmp_path):
+    est, told, _ = slopes_of("kink", 0)
+    skfedcausal.save(est, tmp_path / "model")
+    assert inspection.link_slopes(skfedcausal.load(tmp_path / "model"), "u0", "u1").equals(told)
+    with pytest.raises(ValueError, match="u7"):
+        inspection.link_slopes(est, "u7", "u1")
+    with pytest.raises(ValueError, match="confidence"):
+        inspection.link_slopes(est, "u0", "u1", confidence=0)
