@@ -635,7 +635,8 @@ class FederatedRCADetector(WatchingDetector):
         Parameters
         ----------
         X : list, dict, DataFrame or ndarray
-            Record of one episode; rows before the window are the plant's history.
+            Record of one episode; rows before the window are the plant's history. What a unit shows on the 96 rows
+            before it without an alarm is no sign of what happens in it.
         start, end : int or time, default=0, None
             First row of the window and the row after its last, as positions or, for a record with times,
             times; None for the end of the record.

@@ -42,7 +42,7 @@ from .posterior import (
     together,
     upstream,
 )
-from .slow import KINDS, SLOW, SPREADS, WAIT, SlowWatch, root_of, share_of_budget
+from .slow import DAY, KINDS, SLOW, SPREADS, WAIT, SlowWatch, root_of, share_of_budget
 from .stream import StreamState, taken
 from .thresholds import (
     GAP,
@@ -449,8 +449,10 @@ class RootCauseServer:
         """
         answers = self._with_energy(answers, rows, incident.detected)
         answer = deciding(answers)
-        if not explained([answer]):
-            answer = self._onset_rule.revised(answer, rows, incident.detected)
+        understood = bool(explained([answer]))
+        if not understood:
+            jumped = self._onset_rule.revised(answer, rows, incident.detected)
+            understood, answer = jumped is not answer, jumped
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
         since, begin = rows.between(answer.start, rows.stop), answer.start
         if incident.before is not None:  # its alarm says nothing of who was first in this one
@@ -465,7 +467,7 @@ class RootCauseServer:
             )  # nothing happened is a candidate
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
-            if self._curved is not None:
+            if self._curved is not None and not understood:  # nothing acts on a root before it jumps
                 probability = upstream(probability, reached, self._curved, self._acting)
         if lasting is not None and not noticed:
             levels = rows.levels[max(incident.detected - rows.first, 0)].max(axis=1)
@@ -523,13 +525,32 @@ class RootCauseServer:
     def _attributed_from(self, here, state):
         """Posterior over roots in the rows that are next in a stream."""
         since = replace(state)
-        rows, level_rows = self.evidence(here, since), state.point.level_rows
+        stood, level_rows = self._stood_before(state), state.point.level_rows
+        rows = self.evidence(here, since).over(*stood)
         lasting = None if self.slow is None else self.slow.root(state.slow, rows.rare, self.prior)
-        moved = not (state.point is self.nominal_point or state.point.campaign)
+        moved = not (state.point is self.nominal_point or state.point.campaign or self.level.moves)
         if moved and max(answer.evidence for answer in self._answers_in(rows, level_rows)) < 0:
             rows = self.evidence(here, replace(state, point=self.nominal_point))  # a fault that lasts, nothing else
             level_rows = np.inf
         return self._attributed(rows, level_rows, lasting)
+
+    def _stood_before(self, state):
+        """Surprises of each unit's states, and its off-subspace numbers, on the day before the next row, (n_units,).
+
+        Over nominal ones, one where they are not beyond chance. What stood so while nothing was the matter is no
+        sign of what happens next; rows of an incident are left out.
+        """
+        rows, usual = state.gathered(), np.ones(len(self.names))
+        if rows is None:
+            return usual, usual
+        over = rows.first if state.last is None else state.last.last + GAP
+        begin, end = max(rows.first, rows.stop - DAY, over), rows.stop - TUNING.slow_own_rows
+        if end - begin < TUNING.slow_least_day:
+            return usual, usual
+        day, dims = rows.between(begin, end), (self.dims - self.outside_dims, self.outside_dims)
+        means = [series.mean(axis=0) for series in (day.surplus, day.outside)]
+        chance = [log_scale_factor(mean, dim, end - begin) <= 0 for mean, dim in zip(means, dims, strict=True)]
+        return [np.where(few, 1.0, mean) for mean, few in zip(means, chance, strict=True)]
 
     def _answers_in(self, rows, level_rows):
         """Answers to a named window: that of the statistic that decides, and that of changed dynamics.
@@ -548,7 +569,8 @@ class RootCauseServer:
 
     def _attributed(self, rows, level_rows=np.inf, lasting=None):
         answer, *changes = self._answers_in(rows, level_rows)
-        if answer.evidence < 0:
+        unseen = answer.evidence < 0
+        if unseen:
             answer = self.posterior.of_any_size(rows, self.statistics, NAMED_FROM_START, level_rows)
         unforeseen = not explained([answer])
         if changes and (unforeseen or answer.evidence <= changes[0].evidence):
@@ -559,10 +581,11 @@ class RootCauseServer:
             answer = replace(answer, probability=turned)
         answer, noticed = revised(answer, rows, rows.first, self.prior)
         probability = answer.probability * (1.0 if noticed else expit(answer.evidence + TUNING.detector_named))
-        statistic = answer.statistic
-        if lasting is not None and not noticed and lasting.is_surer_than(probability):
-            statistic, probability = SLOW, lasting.probability
-        probability = self.tempered(probability, rows.absent, noticed)
+        probability, statistic = self.tempered(probability, rows.absent, noticed), answer.statistic
+        if lasting is not None and not noticed:
+            seldom = self.tempered(lasting.probability, rows.absent)
+            if lasting.is_surer_than(probability) or (unseen and seldom.max() > probability.max()):
+                statistic, probability = SLOW, seldom
         levels = rows.levels[:, list(self.levels.thresholds).index(statistic)]
         return statistic, probability, levels.max(axis=0)
 

@@ -607,6 +607,14 @@ class Evidence(NamedTuple):
         parts = [part[1:] for part in (self, *later)]
         return Evidence(self.first, *map(np.concatenate, zip(*parts, strict=True)))
 
+    def over(self, surplus, outside):
+        """The rows where surprises and off-subspace numbers, (n_units,), so many times the nominal ones are usual."""
+        return self._replace(
+            given_others=np.log1p(np.expm1(self.given_others) / surplus),
+            surplus=self.surplus / surplus,
+            outside=self.outside / outside,
+        )
+
     def known(self, unit):
         """Share of the variance of a unit's news in these rows that is no error of curves beyond what was seen."""
         return float((1 / (1 + self.unsure[:, unit])).mean())
