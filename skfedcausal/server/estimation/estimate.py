@@ -25,6 +25,7 @@ from .evidence import (
 )
 from .scoring import (
     RATE,
+    Budget,
     Goal,
     Point,
     Prior,
@@ -341,6 +342,7 @@ class Climb(NamedTuple):
     converged: bool
     gradient_norm: float  # per time step, in the metric of the curvature
     has_prior: bool
+    prior_weight: float = 0.0  # time steps that the prior is worth
 
 
 @dataclass(frozen=True)
@@ -486,12 +488,50 @@ def maximise(plant, settings, may_lengthen=True):
     is_stopped = ascent.converged or is_spent(objective)
     if may_lengthen and not is_stopped and plant.lengthen(ascent.point.A, ascent.point.Q):
         return maximise(plant, settings, may_lengthen=False)
-    scoring = search.scoring
+    scoring, weight, n_before = search.scoring, TUNING.prior_weights[0] if has_prior else 0.0, search.n_further
     if ascent.point is not scoring.point:
         scoring = Scoring(objective, scoring.structure, ascent.point)
-    n_iter, converged = search.n_further + ascent.n_iter, search.settled and ascent.converged
+    if has_prior and ascent.converged and (lighter := lighter_prior(plant, scoring, objective)) is not None:
+        again = ascend(*lighter, **climb)
+        if again.converged:
+            objective, n_before = lighter[0], n_before + ascent.n_iter
+            objective.budget, weight = whole, objective.prior.weight
+            ascent, scoring = again, Scoring(objective, scoring.structure, again.point)
     gradient_norm = float(np.sqrt(ascent.gain / plant.n_samples))
-    return Maximum(objective, scoring, Climb(n_iter, converged, gradient_norm, has_prior))
+    how = n_before + ascent.n_iter, search.settled and ascent.converged, gradient_norm, has_prior, weight
+    return Maximum(objective, scoring, Climb(*how))
+
+
+def lighter_prior(plant, scoring, objective):
+    """The likelihood with a lighter prior whose plant is better on rows left out, and where it climbs from, or None.
+
+    The last rows are left out, then the first. A lighter prior must be ahead, and its climbs must arrive. Where not
+    all scores of a record are at hand and clear, nothing is decided.
+    """
+    if not (plant.is_complete and plant.has_clear_scores and plant.record.has_rows):
+        return None
+    # of its own: what it takes says nothing of how dear several lags may be
+    budget = None if plant.budget is None else Budget(TUNING.estimate_prior * plant.budget.max_time)
+    n, weights = plant.n_samples, TUNING.prior_weights
+    points, gains, last = [scoring.point] * len(weights), np.zeros(len(weights)), n - n // TUNING.prior_left_out
+    for learned, others in ((slice(last), slice(last, n)), (slice(n - last, n), slice(n - last))):
+        likelihood, held_out = plant.whittle(learned), plant.whittle(others)
+        likelihood.budget = budget
+        for k, weight in enumerate(weights):
+            backed = WithPrior(likelihood, replace(objective.prior, weight=weight, n_samples=likelihood.n_samples))
+            start = scoring.start_of(backed, Point.at(backed, points[k].A, points[k].Q))
+            ascent = ascend(backed, start, gain_tol=_GOALS["tol"])
+            value = held_out.evaluate(ascent.point.A, ascent.point.Q).value if ascent.converged else -np.inf
+            points[k], gains[k] = ascent.point, gains[k] + held_out.n_samples * value
+    gains[1:] -= TUNING.prior_ahead
+    best = int(np.argmax(gains))
+    if best == 0:
+        return None
+    lighter = objective.with_weight(weights[best])
+    lighter.budget = None  # what a step costs is paid for below
+    start = Scoring(lighter, scoring.structure, Point.at(lighter, points[best].A, points[best].Q))
+    lighter.budget = budget
+    return lighter, start
 
 
 def _with_all_links(plant, settings, objective, search):
