@@ -515,7 +515,8 @@ def lighter_prior(plant, scoring, objective):
     n, weights = plant.n_samples, TUNING.prior_weights
     points, gains, last = [scoring.point] * len(weights), np.zeros(len(weights)), n - n // TUNING.prior_left_out
     for learned, others in ((slice(last), slice(last, n)), (slice(n - last, n), slice(n - last))):
-        likelihood, held_out = plant.whittle(learned), plant.whittle(others)
+        held_out = plant.time_domain(plant.standard_record.part(others), rows=others)
+        likelihood = plant.whittle(learned)
         likelihood.budget = budget
         for k, weight in enumerate(weights):
             backed = WithPrior(likelihood, replace(objective.prior, weight=weight, n_samples=likelihood.n_samples))
