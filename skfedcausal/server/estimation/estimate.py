@@ -488,28 +488,25 @@ def maximise(plant, settings, may_lengthen=True):
     is_stopped = ascent.converged or is_spent(objective)
     if may_lengthen and not is_stopped and plant.lengthen(ascent.point.A, ascent.point.Q):
         return maximise(plant, settings, may_lengthen=False)
-    scoring, weight, n_before = search.scoring, TUNING.prior_weights[0] if has_prior else 0.0, search.n_further
+    scoring = search.scoring
     if ascent.point is not scoring.point:
         scoring = Scoring(objective, scoring.structure, ascent.point)
-    if has_prior and ascent.converged and (lighter := lighter_prior(plant, scoring, objective)) is not None:
-        again = ascend(*lighter, **climb)
-        if again.converged:
-            objective, n_before = lighter[0], n_before + ascent.n_iter
-            objective.budget, weight = whole, objective.prior.weight
-            ascent, scoring = again, Scoring(objective, scoring.structure, again.point)
+    n_iter, converged = search.n_further + ascent.n_iter, search.settled and ascent.converged
     gradient_norm = float(np.sqrt(ascent.gain / plant.n_samples))
-    how = n_before + ascent.n_iter, search.settled and ascent.converged, gradient_norm, has_prior, weight
+    how = n_iter, converged, gradient_norm, has_prior, TUNING.prior_weights[0] if has_prior else 0.0
     return Maximum(objective, scoring, Climb(*how))
 
 
-def lighter_prior(plant, scoring, objective):
-    """The likelihood with a lighter prior whose plant is better on rows left out, and where it climbs from, or None.
+def forecasting(plant, maximum, settings):
+    """The :class:`Maximum` with that weight of the prior whose plant is best on rows left out.
 
     The last rows are left out, then the first. A lighter prior must be ahead, and its climbs must arrive. Where not
     all scores of a record are at hand and clear, nothing is decided.
     """
-    if not (plant.is_complete and plant.has_clear_scores and plant.record.has_rows):
-        return None
+    scoring, objective, climb = maximum.scoring, maximum.objective, maximum.climb
+    is_told = plant.is_complete and plant.has_clear_scores and plant.record.has_rows
+    if not (climb.has_prior and climb.converged and is_told):
+        return maximum
     # of its own: what it takes says nothing of how dear several lags may be
     budget = None if plant.budget is None else Budget(TUNING.estimate_prior * plant.budget.max_time)
     n, weights = plant.n_samples, TUNING.prior_weights
@@ -527,12 +524,16 @@ def lighter_prior(plant, scoring, objective):
     gains[1:] -= TUNING.prior_ahead
     best = int(np.argmax(gains))
     if best == 0:
-        return None
+        return maximum
     lighter = objective.with_weight(weights[best])
     lighter.budget = None  # what a step costs is paid for below
     start = Scoring(lighter, scoring.structure, Point.at(lighter, points[best].A, points[best].Q))
     lighter.budget = budget
-    return lighter, start
+    ascent = ascend(lighter, start, gain_tol=plant.n_samples * settings.tol**2, max_iter=settings.max_iter)
+    if not ascent.converged:
+        return maximum
+    scoring = Scoring(lighter, scoring.structure, ascent.point)
+    return Maximum(lighter, scoring, climb._replace(prior_weight=weights[best]))
 
 
 def _with_all_links(plant, settings, objective, search):
@@ -611,7 +612,10 @@ def _takes_too_long(plant, point):
 
 
 def _assessed(plant, maximum, settings):
-    """The plant at a maximum with all that is to be said of it, a `PlantEstimate`."""
+    """The plant at a maximum with all that is to be said of it, a `PlantEstimate`.
+
+    Links are tested under the usual prior, and the plant is that of the prior with the best forecasts.
+    """
     scoring, point = maximum.scoring, maximum.scoring.point
     partition, free = plant.partition, scoring.structure.free
     blocks = {"state": link_estimates(scoring)}
@@ -620,9 +624,11 @@ def _assessed(plant, maximum, settings):
         blocks["state"] = BlockEstimates.padded(links.estimate, links.covariance / shares[:, None, None], partition)
     if partition.n_inputs:
         blocks["input"] = link_estimates(scoring, "input")
-    shrunk, curvature, source = point.A, scoring, None
+    run, curvature, source = forecasting(plant, maximum, settings), scoring, None
+    fitted = shrunk = run.scoring.point.A
     if settings.shrink and settings.sparsity:
-        shrunk = shrunk_transition(maximum.objective, scoring, blocks)
+        tests = blocks if run is maximum else {kind: link_estimates(run.scoring, kind) for kind in blocks}
+        shrunk = shrunk_transition(run.objective, run.scoring, tests)
     if settings.feedback:
         curvature = _observed(plant, maximum)
     has_usual_information = plant.scores_suffice and plant.has_all_lags
@@ -630,9 +636,9 @@ def _assessed(plant, maximum, settings):
         blocks, source = assessed_blocks(plant, scoring, blocks, settings.covariance)
     covariance = curvature.covariance if source is None else source.covariance(curvature)
     n, c = partition.n_states, partition.n_states + partition.n_inputs
-    A, B, levels = np.hsplit(plant.unscaled(point.A), [n, c])
+    A, B, levels = np.hsplit(plant.unscaled(fitted), [n, c])
     shrunk_A, shrunk_B, _ = np.hsplit(plant.unscaled(shrunk), [n, c])
-    Q = plant.unscaled_covariance(point.Q)
+    Q = plant.unscaled_covariance(run.scoring.point.Q)
     coefficients = None
     if partition.n_inputs:
         kept = np.flatnonzero(free.cols < c)
@@ -659,7 +665,7 @@ def _assessed(plant, maximum, settings):
         plant.steps,
         levels,
         LevelShifts.of(plant.names, plant.steps, levels, Q, scoring),
-        maximum.climb,
+        run.climb,
         plant,
         scoring,
     )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from scipy.linalg import solve_discrete_lyapunov
@@ -223,16 +224,16 @@ def halves(X):
 
 
 @pytest.mark.parametrize("own", [0.05, 0.02])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_lighter_prior_is_taken_where_rows_left_out_are_better_predicted(own, seed, monkeypatch):
+def test_a_lighter_prior_is_taken_where_rows_left_out_are_better_predicted(own, monkeypatch):
     """Units that nearly copy each other: five pseudo-observations of independent noise would undo what was learned."""
-    first, second = halves(copied(own, seed))
+    first, second = halves(copied(own, 0))
     chosen = FederatedGrangerEstimator().fit(first)
     monkeypatch.setattr(estimate, "TUNING", replace(TUNING, prior_weights=(5.0,)))
     usual = FederatedGrangerEstimator().fit(first)
     assert (usual.server_.prior_weight_, chosen.server_.prior_weight_) == (5.0, 0.05)
+    assert len(chosen.lag_transitions_) == 1
     assert chosen.score(second) > usual.score(second)
-    assert chosen.links_["verdict"].tolist() == usual.links_["verdict"].tolist()
+    pd.testing.assert_frame_equal(chosen.links_, usual.links_)  # tests keep the usual one
 
 
 @pytest.mark.filterwarnings("ignore:The exact likelihood of 1500 rows with gaps:UserWarning")
