@@ -159,6 +159,10 @@ class PlantFilter:
         """
         return self._log_densities(self.record.partition.slices)
 
+    def joint_log_density(self, states):
+        """The mean over rows of the same for units together, at positions (k,) of their states."""
+        return float(self._log_densities([states]).mean())
+
     def _log_densities(self, slices):
         """The same for slices or arrays of states."""
         record = self.record

@@ -140,6 +140,9 @@ class PlantServer(LinkQuestions):
     has_prior_ : bool
         Whether the plant was nearly degenerate (units that move almost together, unit roots) and its
         likelihood was backed by a few pseudo-observations.
+    prior_weight_ : float
+        Time steps that these are worth: 5, 0.5 or 0.05, with which the plant is best on rows that are left out; 0
+        without them.
 
     See Also
     --------

@@ -215,7 +215,7 @@ def keep(server, record, learned):
     server.level_shifts_ = nothing if learned.level_shifts is None else learned.level_shifts
     nothing = pd.DataFrame(columns=["first", "second", "correlation", "statistic", "p_value", *UNDIRECTED])
     server.correlated_pairs_ = nothing if learned.correlations is None else learned.correlations
-    server.n_iter_, server.converged_, server.gradient_norm_, server.has_prior_ = learned.climb
+    server.n_iter_, server.converged_, server.gradient_norm_, server.has_prior_, server.prior_weight_ = learned.climb
     # the gradient is a distance to the maximum, in standard errors of one row
     server.is_settled_ = server.converged_ or server.gradient_norm_ * np.sqrt(record.n_samples) < _SETTLED
     server.n_absent_, server.doubtful_pairs_ = 0, None

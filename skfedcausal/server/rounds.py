@@ -109,14 +109,14 @@ def _rest(messages):
 class _Plant:
     """A plant of a fixed structure: coefficients of states and steps, and process noise, in raw states."""
 
-    def __init__(self, A, Q, structure, has_prior, scale):
-        self._A, self._Q, self._structure, self._has_prior, self._scale = A, Q, structure, has_prior, scale
+    def __init__(self, A, Q, structure, prior_weight, scale):
+        self._A, self._Q, self._structure, self._prior_weight, self._scale = A, Q, structure, prior_weight, scale
 
     @classmethod
     def of(cls, estimate):
         """The plant of an estimate."""
         A = np.hstack([estimate.A, estimate.levels])
-        return cls(A, estimate.Q, estimate.structure, estimate.climb.has_prior, estimate.plant.state_scale)
+        return cls(A, estimate.Q, estimate.structure, estimate.climb.prior_weight, estimate.plant.state_scale)
 
     def climbed(self, record, budget):
         """The best plant of the same structure for another record."""
@@ -124,14 +124,15 @@ class _Plant:
         plant.budget = budget
         own_A, own_Q = plant.uncoupled  # sets the lags of the likelihood
         objective = plant.first_likelihood()
-        if self._has_prior:
-            objective = WithPrior(objective, Prior.for_units(own_A, own_Q, plant.partition, plant.n_samples))
+        if self._prior_weight:
+            prior = Prior.for_units(own_A, own_Q, plant.partition, plant.n_samples, self._prior_weight)
+            objective = WithPrior(objective, prior)
         back = np.linalg.inv(plant.state_scale)
         start = Point.at(objective, plant.scaled(self._A), back @ self._Q @ back.T)
         point = ascend(objective, Scoring(objective, self._structure, start), gain_tol=TUNING.rounds_close).point
         A, Q = _without_last_bits(point.A, point.Q)
         own = plant.unscaled(A), plant.unscaled_covariance(Q)
-        return _Plant(*own, self._structure, self._has_prior, plant.state_scale)
+        return _Plant(*own, self._structure, self._prior_weight, plant.state_scale)
 
     def smoothed(self, record):
         """States given a record, their covariances by unit, and its log-likelihood apart from constants."""

@@ -25,6 +25,7 @@ from .evidence import (
 )
 from .scoring import (
     RATE,
+    Budget,
     Goal,
     Point,
     Prior,
@@ -341,6 +342,7 @@ class Climb(NamedTuple):
     converged: bool
     gradient_norm: float  # per time step, in the metric of the curvature
     has_prior: bool
+    prior_weight: float = 0.0  # time steps that the prior is worth
 
 
 @dataclass(frozen=True)
@@ -491,7 +493,47 @@ def maximise(plant, settings, may_lengthen=True):
         scoring = Scoring(objective, scoring.structure, ascent.point)
     n_iter, converged = search.n_further + ascent.n_iter, search.settled and ascent.converged
     gradient_norm = float(np.sqrt(ascent.gain / plant.n_samples))
-    return Maximum(objective, scoring, Climb(n_iter, converged, gradient_norm, has_prior))
+    how = n_iter, converged, gradient_norm, has_prior, TUNING.prior_weights[0] if has_prior else 0.0
+    return Maximum(objective, scoring, Climb(*how))
+
+
+def forecasting(plant, maximum, settings):
+    """The :class:`Maximum` with that weight of the prior whose plant is best on rows left out.
+
+    The last rows are left out, then the first. A lighter prior must be ahead, and its climbs must arrive. Where not
+    all scores of a record are at hand and clear, nothing is decided.
+    """
+    scoring, objective, climb = maximum.scoring, maximum.objective, maximum.climb
+    is_told = plant.is_complete and plant.has_clear_scores and plant.record.has_rows
+    if not (climb.has_prior and climb.converged and is_told):
+        return maximum
+    # of its own: what it takes says nothing of how dear several lags may be
+    budget = None if plant.budget is None else Budget(TUNING.estimate_prior * plant.budget.max_time)
+    n, weights = plant.n_samples, TUNING.prior_weights
+    points, gains, last = [scoring.point] * len(weights), np.zeros(len(weights)), n - n // TUNING.prior_left_out
+    for learned, others in ((slice(last), slice(last, n)), (slice(n - last, n), slice(n - last))):
+        held_out = plant.time_domain(plant.standard_record.part(others), rows=others)
+        likelihood = plant.whittle(learned)
+        likelihood.budget = budget
+        for k, weight in enumerate(weights):
+            backed = WithPrior(likelihood, replace(objective.prior, weight=weight, n_samples=likelihood.n_samples))
+            start = scoring.start_of(backed, Point.at(backed, points[k].A, points[k].Q))
+            ascent = ascend(backed, start, gain_tol=_GOALS["tol"])
+            value = held_out.evaluate(ascent.point.A, ascent.point.Q).value if ascent.converged else -np.inf
+            points[k], gains[k] = ascent.point, gains[k] + held_out.n_samples * value
+    gains[1:] -= TUNING.prior_ahead
+    best = int(np.argmax(gains))
+    if best == 0:
+        return maximum
+    lighter = objective.with_weight(weights[best])
+    lighter.budget = None  # what a step costs is paid for below
+    start = Scoring(lighter, scoring.structure, Point.at(lighter, points[best].A, points[best].Q))
+    lighter.budget = budget
+    ascent = ascend(lighter, start, gain_tol=plant.n_samples * settings.tol**2, max_iter=settings.max_iter)
+    if not ascent.converged:
+        return maximum
+    scoring = Scoring(lighter, scoring.structure, ascent.point)
+    return Maximum(lighter, scoring, climb._replace(prior_weight=weights[best]))
 
 
 def _with_all_links(plant, settings, objective, search):
@@ -570,7 +612,10 @@ def _takes_too_long(plant, point):
 
 
 def _assessed(plant, maximum, settings):
-    """The plant at a maximum with all that is to be said of it, a `PlantEstimate`."""
+    """The plant at a maximum with all that is to be said of it, a `PlantEstimate`.
+
+    Links are tested under the usual prior, and the plant is that of the prior with the best forecasts.
+    """
     scoring, point = maximum.scoring, maximum.scoring.point
     partition, free = plant.partition, scoring.structure.free
     blocks = {"state": link_estimates(scoring)}
@@ -579,9 +624,11 @@ def _assessed(plant, maximum, settings):
         blocks["state"] = BlockEstimates.padded(links.estimate, links.covariance / shares[:, None, None], partition)
     if partition.n_inputs:
         blocks["input"] = link_estimates(scoring, "input")
-    shrunk, curvature, source = point.A, scoring, None
+    run, curvature, source = forecasting(plant, maximum, settings), scoring, None
+    fitted = shrunk = run.scoring.point.A
     if settings.shrink and settings.sparsity:
-        shrunk = shrunk_transition(maximum.objective, scoring, blocks)
+        tests = blocks if run is maximum else {kind: link_estimates(run.scoring, kind) for kind in blocks}
+        shrunk = shrunk_transition(run.objective, run.scoring, tests)
     if settings.feedback:
         curvature = _observed(plant, maximum)
     has_usual_information = plant.scores_suffice and plant.has_all_lags
@@ -589,9 +636,9 @@ def _assessed(plant, maximum, settings):
         blocks, source = assessed_blocks(plant, scoring, blocks, settings.covariance)
     covariance = curvature.covariance if source is None else source.covariance(curvature)
     n, c = partition.n_states, partition.n_states + partition.n_inputs
-    A, B, levels = np.hsplit(plant.unscaled(point.A), [n, c])
+    A, B, levels = np.hsplit(plant.unscaled(fitted), [n, c])
     shrunk_A, shrunk_B, _ = np.hsplit(plant.unscaled(shrunk), [n, c])
-    Q = plant.unscaled_covariance(point.Q)
+    Q = plant.unscaled_covariance(run.scoring.point.Q)
     coefficients = None
     if partition.n_inputs:
         kept = np.flatnonzero(free.cols < c)
@@ -618,7 +665,7 @@ def _assessed(plant, maximum, settings):
         plant.steps,
         levels,
         LevelShifts.of(plant.names, plant.steps, levels, Q, scoring),
-        maximum.climb,
+        run.climb,
         plant,
         scoring,
     )

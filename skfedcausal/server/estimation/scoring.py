@@ -1,7 +1,8 @@
 """Maximum likelihood of the plant with a given structure, by Fisher scoring on its free elements, and its prior."""
 
 import math
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from time import perf_counter, process_time
 from typing import NamedTuple
@@ -118,19 +119,29 @@ class Scoring:
         self.estimates = {}
         _check_memory(structure)
         spend(objective, 0.5 * structure.free.n_elements**3)
-        free, evaluation = structure.free, point.evaluation
         self._columns: InformationColumns | None = None
         if observed:
-            matrix = observed_information(objective, free, point)
+            matrix = observed_information(objective, structure.free, point)
         else:
             matrix = self.form().square()
             self.forget()
         self.add_prior(matrix)
         self._factor = _metric(matrix) if structure.partition.n_known else positive_factor(matrix)
+        self._stand_at(point)
+
+    def _stand_at(self, point):
+        free = self.structure.free
         self.vector = free.gather(point.A, point.Q)
-        self.gradient = free.gradient(evaluation.grad_A, evaluation.grad_Q)
+        self.gradient = free.gradient(point.evaluation.grad_A, point.evaluation.grad_Q)
         self.step = self.solved(self.gradient)
         self.gain = self.n_samples * float(self.gradient @ self.step)
+
+    def start_of(self, objective, point):
+        """Where a climb of another likelihood starts, in the metric of this one; of no use for tests."""
+        start = copy(self)
+        start.n_samples, start._objective, start.point = objective.n_samples, objective, point
+        start._stand_at(point)
+        return start
 
     def form(self):
         """Columns of the expected information of the free elements, with that of all of them."""
@@ -508,16 +519,18 @@ class Prior:
     coupling: np.ndarray  # (n, n)
     n_samples: int
     states: np.ndarray | None = None  # (n, n) or None
+    weight: float = TUNING.prior_weights[0]  # time steps that it is worth
 
     @classmethod
-    def for_units(cls, A, Q, partition, n_samples):
+    def for_units(cls, A, Q, partition, n_samples, weight=TUNING.prior_weights[0]):
         """Prior around the units' own models, none of their process covariances singular."""
         states = None
         if partition.n_known:
             own = stationary_covariance(A[:, : len(Q)], Q)
             states = np.eye(len(Q)) - floor_eigenvalues(np.eye(len(Q)) - own, 0.0)  # at most the record's
             states = floor_eigenvalues(states, TUNING.prior_variance_floor)
-        return cls(floor_eigenvalues(Q, TUNING.prior_variance_floor), ~partition.block_diagonal, n_samples, states)
+        own = floor_eigenvalues(Q, TUNING.prior_variance_floor)
+        return cls(own, ~partition.block_diagonal, n_samples, states, weight)
 
     def evaluate(self, A, Q):
         """Log-prior and its derivatives per time step, zero for the columns of B in A."""
@@ -527,9 +540,10 @@ class Prior:
         spread = inverse @ self.covariance @ inverse
         trace = np.trace(inverse @ self.covariance)
         linked = np.where(self.coupling, A, 0.0) / TUNING.prior_link_scale**2
-        value = -TUNING.prior_pseudo_steps / 2 * (np.linalg.slogdet(Q)[1] + trace) - 0.5 * (linked * A).sum()
-        grad_Q = TUNING.prior_pseudo_steps / 2 * (spread - inverse)
-        start = _stationary_prior(A, Q, np.eye(len(Q)) if self.states is None else self.states, ~self.coupling)
+        value = -self.weight / 2 * (np.linalg.slogdet(Q)[1] + trace) - 0.5 * (linked * A).sum()
+        grad_Q = self.weight / 2 * (spread - inverse)
+        states = np.eye(len(Q)) if self.states is None else self.states
+        start = _stationary_prior(A, Q, states, ~self.coupling, self.weight)
         grad_A, grad_Q = start.grad_A - linked, start.grad_Q + (grad_Q + grad_Q.T) / 2
         grad_A = np.pad(grad_A, [(0, 0), (0, n_inputs)])
         n = self.n_samples
@@ -547,10 +561,10 @@ class Prior:
         mixed = inverse[np.ix_(b, a)]
         products = mixed * mixed.T + inverse[np.ix_(a, a)] * inverse[np.ix_(b, b)]
         half = free.half_on_diagonal
-        matrix[split:, split:] += TUNING.prior_pseudo_steps * half[:, None] * half[None, :] * products / self.n_samples
+        matrix[split:, split:] += self.weight * half[:, None] * half[None, :] * products / self.n_samples
 
 
-def _stationary_prior(A, Q, states, own):
+def _stationary_prior(A, Q, states, own, weight):
     """Log-density of pseudo-states with covariance `states` under the plant's stationary distribution, unit by unit.
 
     Of all units together they would say that their states are independent, against any link that is strong.
@@ -558,8 +572,8 @@ def _stationary_prior(A, Q, states, own):
     S = stationary_covariance(A, Q)
     of_units = np.where(own, S, 0.0)
     inverse = np.linalg.inv(of_units)
-    value = -TUNING.prior_pseudo_steps / 2 * (np.linalg.slogdet(of_units)[1] + np.trace(inverse @ states))
-    through = adjoint_lyapunov(A, TUNING.prior_pseudo_steps / 2 * (inverse @ states @ inverse - inverse))
+    value = -weight / 2 * (np.linalg.slogdet(of_units)[1] + np.trace(inverse @ states))
+    through = adjoint_lyapunov(A, weight / 2 * (inverse @ states @ inverse - inverse))
     return Evaluation(value, 2 * through @ A @ S, through)
 
 
@@ -570,6 +584,10 @@ class WithPrior:
         self._likelihood, self.prior = likelihood, prior
         self.n_samples, self.budget = likelihood.n_samples, getattr(likelihood, "budget", None)
         self.information, self.unit_information = likelihood.information, likelihood.unit_information
+
+    def with_weight(self, weight):
+        """The same likelihood with the prior worth so many time steps."""
+        return WithPrior(self._likelihood, replace(self.prior, weight=weight))
 
     @property
     def work(self):

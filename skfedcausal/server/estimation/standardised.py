@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ...statespace.episodes import TransitionMoments, lag_covariances
 from ...statespace.inputs import input_term
 from ...statespace.kalman import (
     filter_radius,
@@ -369,9 +370,17 @@ class StandardisedPlant:
         likelihood.budget = self.budget
         return likelihood
 
-    def whittle(self):
-        """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""
-        return WhittleLikelihood(self.moments(self._n_lags), self.score_noise)
+    def whittle(self, rows=None):
+        """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary.
+
+        Of the rows of a slice of a complete record, where one is given.
+        """
+        if rows is None:
+            return WhittleLikelihood(self.moments(self._n_lags), self.score_noise)
+        series, first = self.standard_series()[0][rows], rows.start or 0
+        starts = (0, *(start - first for start in self.starts if 0 < start - first < len(series)))
+        sums = lag_covariances(series, range(self._n_lags + 2), starts)
+        return WhittleLikelihood(TransitionMoments.from_sums(sums, series, starts), self.score_noise)
 
     def lag_sums(self, n_lags):
         """``sum_t x[t+l] x[t]'`` of :meth:`standard_series` for l from 0 to n_lags."""

@@ -17,6 +17,7 @@ class Tuning:
 
     estimate_search: float = 0.6  # share of a budget that the search for links takes at most; the rest is for the climb
     estimate_shifts: float = 0.2  # share of a whole budget that a search for shifts of levels takes at most
+    estimate_prior: float = 0.5  # of what links may take, beside it, for the choice of the prior's weight
     estimate_all: float = 0.9  # share of a budget for plants that keep one lag
     estimate_first_rows: int = 500
     estimate_for_little: float = 0.02  # share of the time that is left in which a little more may be found
@@ -49,7 +50,9 @@ class Tuning:
 
     noise_share_max_origins: int = 2000  # time steps that forecasts start from, evenly spread
 
-    prior_pseudo_steps: float = 5.0
+    prior_weights: tuple[float, ...] = (5.0, 0.5, 0.05)  # time steps that it is worth, of which rows left out choose
+    prior_left_out: int = 4  # the first and the last such part of a record
+    prior_ahead: float = 3.0  # log-likelihood of the rows left out that a lighter one must bring
     prior_link_scale: float = 1.0
     prior_variance_floor: float = 0.01  # of the noise of pseudo-observations, in any direction
 

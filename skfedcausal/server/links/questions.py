@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from ...arguments import check_confidence
 from ...statespace.episodes import mean_with_error
-from ...statespace.matrices import few_threads
+from ...statespace.matrices import few_threads, positions_of
 from ...statespace.observation import Information
 from ..dynamics import Plant
 from ..estimation.estimate import LARGE, screen_plant
@@ -421,15 +421,25 @@ class LinkQuestions(ServerLearner):
         return links
 
     def _leave_alone(self, messages):
-        """Leave units to themselves whose own past predicts their measurements better than the plant does."""
+        """Leave units to themselves whose own past predicts their measurements better than the plant does.
+
+        All of them together: what they have in common in a row, of which no past knows, is lost with the plant.
+        """
         self.alone_: tuple[str, ...] = ()
         self._tails = None
         gains = {name: message.gain_alone for name, message in messages.items() if message.gain_alone is not None}
         if not gains:
             return
         run = self._run = self._filter(self.joint_record(messages))
-        found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
-        self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
+        densities = run.unit_log_densities().mean(axis=0)
+        ahead = {name: gains[name] - found for name, found in zip(self.names_, densities, strict=True) if name in gains}
+        alone, value = [], 0.0
+        for name in sorted((name for name in ahead if ahead[name] > 0), key=ahead.__getitem__, reverse=True):
+            together = [*alone, name]
+            density = run.joint_log_density(positions_of(together, self.state_slices_))
+            if (trial := sum(gains[m] for m in together) - density) > value:
+                alone, value = together, trial
+        self.alone_ = tuple(name for name in self.names_ if name in alone)
 
     # -- questions ----------------------------------------------------------------------------------
 

@@ -477,6 +477,11 @@ class LargeFilterWithGaps(LargeFilter):
             terms[:, m] = log_density_terms(covariances, part.z, self.predicted[:, rows])
         return terms
 
+    def joint_log_density(self, states):
+        """The mean over rows of the same for units together, at positions (k,) of their states."""
+        units = np.unique(self.record.partition.unit_of_state[states])
+        return float(self.unit_log_densities()[:, units].sum(axis=1).mean())
+
     def log_likelihood(self):
         """Log-density of all measurements at each step given the past, what units have in common in a row left out."""
         const = self.record.const()

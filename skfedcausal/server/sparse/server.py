@@ -15,7 +15,7 @@ from ...statespace.segments import Change
 from .. import fitting
 from ..dynamics import OperatingPoint
 from ..estimation.estimate import LARGE, Climb
-from ..estimation.scoring import Budget
+from ..estimation.scoring import Budget, Prior
 from ..estimation.standardised import joined_shifts
 from ..lagged.misfit import misfit_table, one_lag_is_enough
 from . import tables
@@ -193,6 +193,7 @@ def _learned(server, record, estimate, steps, changes):
         bool(estimate.settled and all(fit.converged for fit in fits)),
         float(np.sqrt(max(max(fit.gain, 0.0) for fit in fits) / record.n_samples)),
         estimate.has_prior,
+        Prior.weight if estimate.has_prior else 0.0,
     )
     table = tables.level_shift_table(record, plant, steps, changes)
     table = table[table["p_value"] <= TUNING.server_step_level].reset_index(drop=True)

@@ -1,14 +1,20 @@
 """The prior is the log-density of a handful of pseudo-observations."""
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation import estimate
 from skfedcausal.server.estimation.scoring import Point, Prior, WithPrior
-from skfedcausal.statespace.matrices import Partition
+from skfedcausal.server.estimation.tuning import TUNING
+from skfedcausal.server.links.questions import LinkQuestions
+from skfedcausal.statespace.matrices import Partition, positions_of
 from skfedcausal.statespace.whittle import FreeElements
 
 from ...statespace._reference import (
@@ -22,30 +28,30 @@ from ...statespace._reference import (
 from .._reference import coupled_plant, endless
 
 N_SAMPLES = 250
-PSEUDO_STEPS = 5.0
 PARTITION = Partition((2, 1))
 
 
-def example(seed=0):
+def example(seed=0, weight=5.0):
     rng = np.random.default_rng(seed)
     covariance = random_covariance(rng, 3) * PARTITION.block_diagonal + 0.3 * np.eye(3)
-    prior = Prior(covariance, ~PARTITION.block_diagonal, N_SAMPLES)
+    prior = Prior(covariance, ~PARTITION.block_diagonal, N_SAMPLES, weight=weight)
     return prior, random_transition(rng, 3, 0.7), random_covariance(rng, 3) + 0.2 * np.eye(3)
 
 
-def gaussian(second_moment, covariance):
-    """Log-density of pseudo-observations with a given second moment, less its constant."""
+def gaussian(weight, second_moment, covariance):
+    """Log-density of so many pseudo-observations with a given second moment, less its constant."""
     solved = np.linalg.solve(covariance, second_moment)
-    return -PSEUDO_STEPS / 2 * (np.linalg.slogdet(covariance)[1] + np.trace(solved))
+    return -weight / 2 * (np.linalg.slogdet(covariance)[1] + np.trace(solved))
 
 
-def test_value_is_that_of_the_pseudo_observations():
+@pytest.mark.parametrize("weight", [5.0, 0.05])
+def test_value_is_that_of_the_pseudo_observations(weight):
     """Disturbances with the units' own covariances, states of each unit of unit variance, couplings likewise."""
-    prior, A, Q = example()
+    prior, A, Q = example(weight=weight)
     couplings = A[prior.coupling]
     expected = (
-        gaussian(prior.covariance, Q)
-        + gaussian(np.eye(3), PARTITION.block_diagonal * solve_discrete_lyapunov(A, Q))
+        gaussian(weight, prior.covariance, Q)
+        + gaussian(weight, np.eye(3), PARTITION.block_diagonal * solve_discrete_lyapunov(A, Q))
         + stats.norm.logpdf(couplings).sum()
         - stats.norm.logpdf(np.zeros(len(couplings))).sum()
     )
@@ -75,7 +81,7 @@ def test_information_is_the_expected_curvature_of_disturbances_and_couplings():
     def minus_log_prior(vector):
         A, noise = free.scatter(vector.ravel(), (3, 3))
         couplings = 0.5 * (A[prior.coupling] ** 2).sum()
-        return (couplings - gaussian(Q, noise)) / N_SAMPLES
+        return (couplings - gaussian(5.0, Q, noise)) / N_SAMPLES
 
     at = free.gather(np.zeros((3, 3)), Q)[None]
     step = 0.03 * np.linalg.eigvalsh(Q)[0]
@@ -194,3 +200,75 @@ def test_a_prior_leaves_a_strong_link_of_a_slow_unit_alone(push, seed):
     assert told
     assert not told_back
     assert error < 0.1
+
+
+# -- its weight ----------------------------------------------------------------------------------------------
+
+
+def copied(own, seed, n_samples=3000):
+    """A record of three units, of which the second repeats a state of the first up to noise of its own."""
+    rng = np.random.default_rng(seed)
+    h, w = np.zeros((n_samples, 4)), rng.normal(size=(n_samples, 4))
+    for t in range(1, n_samples):
+        h[t, :2] = 0.8 * h[t - 1, :2] + w[t, :2]
+        h[t, 2] = 0.8 * h[t - 1, 0] + w[t, 0] + own * w[t, 2]
+        h[t, 3] = 0.5 * h[t - 1, 3] + 0.3 * h[t - 1, 0] + w[t, 3]
+    states = {"a": [0, 1], "b": [2], "c": [3]}
+    X = {m: h[:, own] @ rng.normal(size=(len(own), len(own) + 1)) for m, own in states.items()}
+    return {m: x + 1e-3 * rng.normal(size=x.shape) for m, x in X.items()}
+
+
+def halves(X):
+    n = len(next(iter(X.values()))) // 2
+    return {m: x[:n] for m, x in X.items()}, {m: x[n:] for m, x in X.items()}
+
+
+@pytest.mark.parametrize("own", [0.05, 0.02])
+def test_a_lighter_prior_is_taken_where_rows_left_out_are_better_predicted(own, monkeypatch):
+    """Units that nearly copy each other: five pseudo-observations of independent noise would undo what was learned."""
+    first, second = halves(copied(own, 0))
+    chosen = FederatedGrangerEstimator().fit(first)
+    monkeypatch.setattr(estimate, "TUNING", replace(TUNING, prior_weights=(5.0,)))
+    usual = FederatedGrangerEstimator().fit(first)
+    assert (usual.server_.prior_weight_, chosen.server_.prior_weight_) == (5.0, 0.05)
+    assert len(chosen.lag_transitions_) == 1
+    assert chosen.score(second) > usual.score(second)
+    pd.testing.assert_frame_equal(chosen.links_, usual.links_)  # tests keep the usual one
+
+
+@pytest.mark.filterwarnings("ignore:The exact likelihood of 1500 rows with gaps:UserWarning")
+@pytest.mark.parametrize("spoiled", [{"gap": True}, {"own": 0.5}])
+def test_the_usual_prior_stays_where_nothing_can_be_or_is_gained(spoiled):
+    X = halves(copied(spoiled.get("own", 0.02), 0))[0]
+    if spoiled.get("gap"):
+        X["a"][100:140, 0] = np.nan
+    server = FederatedGrangerEstimator().fit(X).server_
+    assert server.has_prior_
+    assert server.prior_weight_ == 5.0
+
+
+def test_a_climb_that_does_not_arrive_leaves_the_usual_prior(monkeypatch):
+    """A budget that is spent, or a likelihood that runs away to its boundary."""
+    X = halves(copied(0.02, 0))[0]
+    monkeypatch.setattr(estimate, "TUNING", replace(TUNING, estimate_prior=1e-9))
+    server = FederatedGrangerEstimator().fit(X).server_
+    assert server.prior_weight_ == 5.0
+    assert server.converged_
+
+
+def test_units_are_left_alone_together_as_of_all_sets_of_them_is_likeliest(monkeypatch):
+    """Each of two near copies may be predicted better by its own past, and both together by the plant."""
+    seen, decided = {}, LinkQuestions._leave_alone
+    monkeypatch.setattr(LinkQuestions, "_leave_alone", lambda self, found: (seen.update(found), decided(self, found)))
+    server = FederatedGrangerEstimator().fit(halves(copied(0.05, 0))[0]).server_
+    gain, run = {m: message.gain_alone for m, message in seen.items()}, server.plant_.run(server.joint_record(seen))
+    own = dict(zip(gain, run.unit_log_densities().mean(axis=0), strict=True))
+    assert gain["a"] > own["a"]
+    assert gain["b"] > own["b"]
+
+    def ahead(units):
+        return sum(gain[m] for m in units) - run.joint_log_density(positions_of(units, server.state_slices_))
+
+    sets = [(), ("a",), ("b",), ("c",), ("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")]
+    assert server.alone_ == max(sets, key=lambda units: ahead(units) if units else 0.0)
+    assert ahead(("a", "b")) < -1.0  # nats a row that would be lost
