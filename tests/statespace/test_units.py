@@ -8,7 +8,14 @@ from scipy.optimize import minimize
 from skfedcausal.statespace import whittle as units_module
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
 from skfedcausal.statespace.matrices import symmetric_basis
-from skfedcausal.statespace.whittle import Evaluation, WhittleLikelihood, _line_search, fit_units, moment_start, unit_information
+from skfedcausal.statespace.whittle import (
+    Evaluation,
+    WhittleLikelihood,
+    _line_search,
+    fit_units,
+    moment_start,
+    unit_information,
+)
 
 from ._reference import (
     EndlessRecord,
@@ -202,7 +209,8 @@ def test_a_fit_ends_where_no_step_can_rise(monkeypatch):
     assert not fit.converged.any()
     assert fit.n_iter == len(ends) < 30
     (A, Q, last, moving), (stuck_A, stuck_Q, again, none) = ends[-2:]
-    assert moving.tolist() == [0] and not len(none)
+    assert moving.tolist() == [0]
+    assert not len(none)
     assert again.value == last.value
     np.testing.assert_array_equal([A[0], Q[0]], [stuck_A[0], stuck_Q[0]])
     np.testing.assert_array_equal(fit.A, stuck_A)

@@ -115,7 +115,7 @@ class Scoring:
 
     def __init__(self, objective, structure, point, *, observed=False):
         self.structure, self.point = structure, point
-        self.n_samples, self._objective = objective.n_samples, objective
+        self.n_samples, self.objective = objective.n_samples, objective
         self.estimates = {}
         _check_memory(structure)
         spend(objective, 0.5 * structure.free.n_elements**3)
@@ -127,9 +127,10 @@ class Scoring:
             self.forget()
         self.add_prior(matrix)
         self._factor = _metric(matrix) if structure.partition.n_known else positive_factor(matrix)
-        self._stand_at(point)
+        self.stand_at(point)
 
-    def _stand_at(self, point):
+    def stand_at(self, point):
+        """Take the vector, gradient and step of a point in this metric."""
         free = self.structure.free
         self.vector = free.gather(point.A, point.Q)
         self.gradient = free.gradient(point.evaluation.grad_A, point.evaluation.grad_Q)
@@ -139,14 +140,14 @@ class Scoring:
     def start_of(self, objective, point):
         """Where a climb of another likelihood starts, in the metric of this one; of no use for tests."""
         start = copy(self)
-        start.n_samples, start._objective, start.point = objective.n_samples, objective, point
-        start._stand_at(point)
+        start.n_samples, start.objective, start.point = objective.n_samples, objective, point
+        start.stand_at(point)
         return start
 
     def form(self):
         """Columns of the expected information of the free elements, with that of all of them."""
         if self._columns is None:
-            info = self._objective.information(self.point.A, self.point.Q)
+            info = self.objective.information(self.point.A, self.point.Q)
             self._columns = InformationColumns(info, self.structure.free)
             self.is_large = self._columns.is_large
         return self._columns
@@ -163,8 +164,8 @@ class Scoring:
 
     def add_prior(self, matrix):
         """Add what a prior says, if there is one, to the information of the free elements per time step."""
-        if getattr(self._objective, "prior", None) is not None:
-            self._objective.prior.add_information(matrix, self.structure.free, self.point.Q)
+        if getattr(self.objective, "prior", None) is not None:
+            self.objective.prior.add_information(matrix, self.structure.free, self.point.Q)
 
     @cached_property
     def covariance(self):
