@@ -449,10 +449,8 @@ class RootCauseServer:
         """
         answers = self._with_energy(answers, rows, incident.detected)
         answer = deciding(answers)
-        understood = bool(explained([answer]))
-        if not understood:
-            jumped = self._onset_rule.revised(answer, rows, incident.detected)
-            understood, answer = jumped is not answer, jumped
+        if not explained([answer]):
+            answer = self._onset_rule.revised(answer, rows, incident.detected)
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
         since, begin = rows.between(answer.start, rows.stop), answer.start
         if incident.before is not None:  # its alarm says nothing of who was first in this one
@@ -467,7 +465,7 @@ class RootCauseServer:
             )  # nothing happened is a candidate
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
-            if self._curved is not None and not understood:  # nothing acts on a root before it jumps
+            if self._curved is not None:
                 probability = upstream(probability, reached, self._curved, self._acting)
         if lasting is not None and not noticed:
             levels = rows.levels[max(incident.detected - rows.first, 0)].max(axis=1)
