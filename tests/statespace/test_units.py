@@ -222,11 +222,12 @@ def test_a_unit_that_cannot_rise_is_not_tried_again_and_changes_no_other():
     series = np.stack([walk - walk.mean(), noise], axis=1)
     moments = TransitionMoments.from_sums(lag_covariances(series, range(14), (0,)), series, (0,))
     both, N = moments.blocks([slice(0, 1), slice(1, 2)]), 0.01 * np.ones((2, 1, 1))
-    fit = fit_units(both, N, tol=0.0)
+    fit, known = fit_units(both, N, tol=0.0), np.sqrt(4 * 1000 * np.finfo(float).eps)
     for k in range(2):
         alone = fit_units(one(both, k), N[k : k + 1], tol=0.0)
-        np.testing.assert_allclose(fit.A[k], alone.A[0], atol=1e-7)
-        np.testing.assert_allclose(fit.Q[k], alone.Q[0], rtol=1e-7)
+        # where no step raises the likelihood, it is flat up to the rounding of some 1000 products in its value
+        np.testing.assert_allclose(fit.A[k], alone.A[0], atol=known)
+        np.testing.assert_allclose(fit.Q[k], alone.Q[0], rtol=known)
 
 
 def test_errors_of_the_fit_are_those_of_the_information():

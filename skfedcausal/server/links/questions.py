@@ -433,7 +433,8 @@ class LinkQuestions(ServerLearner):
         run = self._run = self._filter(self.joint_record(messages))
         densities = run.unit_log_densities().mean(axis=0)
         ahead = {name: gains[name] - found for name, found in zip(self.names_, densities, strict=True) if name in gains}
-        alone, value = [], 0.0
+        alone: list[str] = []
+        value = 0.0
         for name in sorted((name for name in ahead if ahead[name] > 0), key=ahead.__getitem__, reverse=True):
             together = [*alone, name]
             density = run.joint_log_density(positions_of(together, self.state_slices_))
