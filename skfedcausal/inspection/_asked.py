@@ -30,7 +30,7 @@ def fitted(est, kind, question):
 def answering(est, question, attribute=None, example="LikelihoodServer"):
     """The server of a fitted estimator of a plant, which has to know the answer to a `question`."""
     fitted(est, AskedPlant, question)
-    if getattr(est.server_, attribute or question, None) is None:
+    if not getattr(est.server_, attribute or question, False):
         raise ValueError(
             f"`{question}` is not answered by a fit with {type(est.server_).__name__}; fit with server={example}(...)."
         )

@@ -248,7 +248,7 @@ def link_slopes(
     >>> slopes["verdict"].eq("cannot tell").tolist(), bool(slopes["slope"][0] * slopes["slope"][2] < 0)
     ([False, True, False, True], True)
     """
-    return slopes_at(answering(est, "link_slopes", "slopes_").slopes_, cause, effect, at, confidence)
+    return slopes_at(answering(est, "link_slopes", "tells_slopes").slopes_, cause, effect, at, confidence)
 
 
 def link_intervals(est: "PlantEstimator", confidence: float = 0.95, *, geweke: bool = False) -> pd.DataFrame:

@@ -186,8 +186,7 @@ def left_out_links(record, names, template, alpha):
 def _slopes_of(found, names, slices, effect, cause):
     """Slopes of the pair of states of two units with the largest Jacobian, whose errors nobody knows."""
     block = found.squares[:, 0, slices[effect], slices[cause]].mean(axis=0)
-    i, j = np.unravel_index(block.argmax(), block.shape)
-    i, j = slices[effect].start + i, slices[cause].start + j
+    i, j = np.add(np.unravel_index(block.argmax(), block.shape), (slices[effect].start, slices[cause].start))
     columns = {"cause": names[cause], "effect": names[effect], "state": found.at[:, j], "other": "", "level": 0.0}
     columns |= {"slope": found.slopes[:, i, j], "slope_error": np.nan, "line": found.jacobian[:, 0, i, j].mean()}
     return pd.DataFrame(columns)[SLOPES]
@@ -303,6 +302,8 @@ class RegressorServer(MomentServer):
     >>> detector.attribute(faulty.data, start=100, end=110).client[0]
     'unit0'
     """
+
+    tells_slopes = True
 
     estimator: Any = None
     _: KW_ONLY

@@ -493,8 +493,7 @@ def maximise(plant, settings, may_lengthen=True):
         scoring = Scoring(objective, scoring.structure, ascent.point)
     n_iter, converged = search.n_further + ascent.n_iter, search.settled and ascent.converged
     gradient_norm = float(np.sqrt(ascent.gain / plant.n_samples))
-    how = n_iter, converged, gradient_norm, has_prior, TUNING.prior_weights[0] if has_prior else 0.0
-    return Maximum(objective, scoring, Climb(*how))
+    return Maximum(objective, scoring, Climb(n_iter, converged, gradient_norm, has_prior, has_prior * Prior.weight))
 
 
 def forecasting(plant, maximum, settings):
@@ -509,31 +508,39 @@ def forecasting(plant, maximum, settings):
         return maximum
     # of its own: what it takes says nothing of how dear several lags may be
     budget = None if plant.budget is None else Budget(TUNING.estimate_prior * plant.budget.max_time)
-    n, weights = plant.n_samples, TUNING.prior_weights
-    points, gains, last = [scoring.point] * len(weights), np.zeros(len(weights)), n - n // TUNING.prior_left_out
-    for learned, others in ((slice(last), slice(last, n)), (slice(n - last, n), slice(n - last))):
-        held_out = plant.time_domain(plant.standard_record.part(others), rows=others)
-        likelihood = plant.whittle(learned)
-        likelihood.budget = budget
-        for k, weight in enumerate(weights):
-            backed = WithPrior(likelihood, replace(objective.prior, weight=weight, n_samples=likelihood.n_samples))
-            start = scoring.start_of(backed, Point.at(backed, points[k].A, points[k].Q))
-            ascent = ascend(backed, start, gain_tol=_GOALS["tol"])
-            value = held_out.evaluate(ascent.point.A, ascent.point.Q).value if ascent.converged else -np.inf
-            points[k], gains[k] = ascent.point, gains[k] + held_out.n_samples * value
-    gains[1:] -= TUNING.prior_ahead
-    best = int(np.argmax(gains))
-    if best == 0:
+    points, gains = _left_out(plant, maximum, budget)
+    if not (best := int(np.argmax(gains - TUNING.prior_ahead * np.minimum(np.arange(len(gains)), 1)))):
         return maximum
-    lighter = objective.with_weight(weights[best])
+    lighter = objective.with_weight(TUNING.prior_weights[best])
     lighter.budget = None  # what a step costs is paid for below
     start = Scoring(lighter, scoring.structure, Point.at(lighter, points[best].A, points[best].Q))
     lighter.budget = budget
     ascent = ascend(lighter, start, gain_tol=plant.n_samples * settings.tol**2, max_iter=settings.max_iter)
     if not ascent.converged:
         return maximum
-    scoring = Scoring(lighter, scoring.structure, ascent.point)
-    return Maximum(lighter, scoring, climb._replace(prior_weight=weights[best]))
+    climb = climb._replace(prior_weight=lighter.prior.weight)
+    return Maximum(lighter, Scoring(lighter, scoring.structure, ascent.point), climb)
+
+
+def _left_out(plant, maximum, budget):
+    """Points of the plant by weight of the prior, and log-densities of the rows that each was not learned from.
+
+    They are minus infinity where a climb does not arrive.
+    """
+    scoring, prior, n = maximum.scoring, maximum.objective.prior, plant.n_samples
+    points = [scoring.point] * len(TUNING.prior_weights)
+    gains, last = np.zeros(len(points)), n - n // TUNING.prior_left_out
+    for learned, others in ((slice(last), slice(last, n)), (slice(n - last, n), slice(n - last))):
+        held_out = plant.time_domain(plant.standard_record.part(others), rows=others)
+        likelihood = plant.whittle(learned)
+        likelihood.budget = budget
+        for k, weight in enumerate(TUNING.prior_weights):
+            backed = WithPrior(likelihood, replace(prior, weight=weight, n_samples=likelihood.n_samples))
+            start = scoring.start_of(backed, Point.at(backed, points[k].A, points[k].Q))
+            ascent = ascend(backed, start, gain_tol=_GOALS["tol"])
+            value = held_out.evaluate(ascent.point.A, ascent.point.Q).value if ascent.converged else -np.inf
+            points[k], gains[k] = ascent.point, gains[k] + held_out.n_samples * value
+    return points, gains
 
 
 def _with_all_links(plant, settings, objective, search):

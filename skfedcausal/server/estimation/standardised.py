@@ -377,8 +377,7 @@ class StandardisedPlant:
         """
         if rows is None:
             return WhittleLikelihood(self.moments(self._n_lags), self.score_noise)
-        series, first = self.standard_series()[0][rows], rows.start or 0
-        starts = (0, *(start - first for start in self.starts if 0 < start - first < len(series)))
+        series, starts = self.standard_series()[0][rows], self.standard_record.part(rows).starts
         sums = lag_covariances(series, range(self._n_lags + 2), starts)
         return WhittleLikelihood(TransitionMoments.from_sums(sums, series, starts), self.score_noise)
 

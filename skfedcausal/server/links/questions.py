@@ -247,6 +247,8 @@ class Verdicts(NamedTuple):
 class LinkQuestions(ServerLearner):
     """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
 
+    tells_slopes = True
+
     partition_: Any  # states, inputs and pairs of units, a `Partition`
     information_: Any
     n_samples_: int
@@ -433,8 +435,7 @@ class LinkQuestions(ServerLearner):
         run = self._run = self._filter(self.joint_record(messages))
         densities = run.unit_log_densities().mean(axis=0)
         ahead = {name: gains[name] - found for name, found in zip(self.names_, densities, strict=True) if name in gains}
-        alone: list[str] = []
-        value = 0.0
+        alone, value = list[str](), 0.0
         for name in sorted((name for name in ahead if ahead[name] > 0), key=ahead.__getitem__, reverse=True):
             together = [*alone, name]
             density = run.joint_log_density(positions_of(together, self.state_slices_))

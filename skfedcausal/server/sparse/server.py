@@ -193,7 +193,7 @@ def _learned(server, record, estimate, steps, changes):
         bool(estimate.settled and all(fit.converged for fit in fits)),
         float(np.sqrt(max(max(fit.gain, 0.0) for fit in fits) / record.n_samples)),
         estimate.has_prior,
-        Prior.weight if estimate.has_prior else 0.0,
+        estimate.has_prior * Prior.weight,
     )
     table = tables.level_shift_table(record, plant, steps, changes)
     table = table[table["p_value"] <= TUNING.server_step_level].reset_index(drop=True)
