@@ -388,8 +388,10 @@ def _reason(verdict, found, is_slow, is_shared):
     low, high, same = (percent(max(found[name], 0)) for name in ("low", "high", "same_row"))
     if verdict == "influence":
         return unless_driven(found["driver_needed"])
-    if verdict == "coupled":
+    if verdict == "coupled" and found["low"] <= TUNING.grades_shared * found["same_row"]:
         return f"{same} of their unpredicted variation is common in the same row: a common driver or a link both ways"
+    if verdict == "coupled":
+        return f"a gain between {low} and {high} does not rule out a common driver or a link both ways"
     if verdict == "negligible":
         return "" if found["same_row"] < NEGLIGIBLE else f"nothing beyond the {same} common in the same row"
     if is_shared:

@@ -1,5 +1,7 @@
 """Grades of links: what is told of plants with and without one, and under moves that units make together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -151,6 +153,18 @@ def test_the_grade_says_what_the_likelihood_leaves_open(strict, of_grade):
     assert told[["verdict", "basis"]].iloc[0].tolist() == of_grade
     assert told["strength"].iloc[0] == found.strength[1, 0]
     assert (told["because"].iloc[0] == "strict") == (of_grade[1] == "likelihood")
+
+
+@pytest.mark.parametrize(
+    ("low", "same_row", "said"),
+    [(0.02, 0.11, "11% of their unpredicted variation"), (0.2, 0.0008, "a gain between 20%")],
+)
+def test_what_keeps_a_pair_coupled_is_what_is_said(low, same_row, said):
+    found, full = graded(plant(0)), np.full((2, 2), 1.0)
+    found = replace(found, verdict=np.full((2, 2), "coupled"), low=low * full, same_row=same_row * full)
+    told = with_grades(table(("u0", "u1", "cannot tell")), found, ("u0", "u1"))
+    assert told["because"].iloc[0].startswith(said)
+    assert told["because"].iloc[0].endswith("a common driver or a link both ways")
 
 
 def test_verdicts_of_the_likelihood_stand_beside_weaker_grades():
