@@ -122,7 +122,7 @@ def whatif(arguments):
 def _whatif(plant, folder, options, notes):
     from ..displays import EffectDisplay  # matplotlib is optional
     from ..reports import whatif_page
-    from ..reports.page import with_measures
+    from ..reports.impact import mean_effects
 
     change = changes(with_columns(options, list(plant.frame)).do)
     estimator = asked_estimator(plant, options)
@@ -132,10 +132,8 @@ def _whatif(plant, folder, options, notes):
     words = {name: _in_words(value) for name, value in (_pair(text, "--do") for text in options.do)}
     whatif_page(answer, words, check=plant.check, notes=notes()).write(folder / "report.html")
     estimator.report(folder / "plant.html", check=plant.check)
-    mean = answer.groupby("column", sort=False)["effect"].mean()
-    largest = mean.reindex(mean.abs().sort_values(ascending=False).index).head(10)
-    largest.index = [with_measures(name, plant.measures) for name in largest.index]
-    return ["Mean effect:", largest.to_string(float_format=lambda x: f"{x:.3g}")]
+    table = mean_effects(answer).drop(columns="relative").rename(columns=_NAMES)
+    return ["Mean effect:", _printed(table.head(10), plant.measures)]
 
 
 def impact(arguments):
@@ -172,10 +170,16 @@ def _impact(plant, folder, options, notes):
         .sort_values("verdict", key=lambda told: told != EFFECT, kind="stable")
         .rename(columns=_NAMES)
     )
-    table["tag"] = [with_measures(name, plant.measures) for name in table["tag"]]
-    told = table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep="")
     head = f"Mean effect of a row in the window, {found.effect_is}:"
-    return [with_measures(found.summary, plant.measures), "", head, told]
+    return [with_measures(found.summary, plant.measures), "", head, _printed(table, plant.measures)]
+
+
+def _printed(table, measures):
+    """A table of effects by tag for the terminal, tags with their units."""
+    from ..reports.page import with_measures
+
+    table = table.assign(tag=[with_measures(name, measures) for name in table["tag"]])
+    return table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep="")
 
 
 def window_of(plant, options):

@@ -105,7 +105,7 @@ def whatif_page(answer, change, X=None, check=None, notes=()):
 
     `notes` are what was said of the fit and of the answer, such as warnings: each speaks against it.
     """
-    table, check = _mean_effects(answer), check_of(X, check)
+    table, check = mean_effects(answer), check_of(X, check)
     page = Page("What if", measures_of(X, check)).lead(_answer(table, change, notes))
     columns = table["column"].head(_PICTURES).tolist()
     page.picture(partial(EffectDisplay.from_whatif, answer, columns=columns, measures=page.measures), _CAPTION)
@@ -138,7 +138,7 @@ def _trial(table, change):
     yield from _timing(table)
 
 
-def _mean_effects(answer):
+def mean_effects(answer):
     """Mean effect on every tag, its band, and its size beside the tag's scatter; the largest first."""
     bands = answer.assign(low=answer["low"] - answer["factual"], high=answer["high"] - answer["factual"])
     groups = bands.groupby("column", sort=False)
