@@ -191,7 +191,8 @@ def _edges(length):
 def driver_rows(found, record, whole, pairs):
     """Rows of the report on linked pairs that a driver may move; `whole` are :class:`Bands` of all scores.
 
-    Where the cross-spectrum prefers neither clearly, the likelihood cannot tell them apart.
+    Where the cross-spectrum prefers neither clearly, the likelihood cannot tell them apart; but where one lag is enough
+    a driver is faint, and leaves a loop.
     """
     rows = []
     for pair in sorted(pairs):
@@ -200,7 +201,7 @@ def driver_rows(found, record, whole, pairs):
         # what each unit has beside its model is no driver; loops that are sure both ways are one only where it is clear
         if excess is not None and (excess > 0 or is_suspected):
             rows.append((_DRIVER, *names, excess, np.nan, excess <= 0, "measure it" if excess > 0 else ""))
-        elif is_suspected:
+        elif is_suspected and (found.has_memory or {pair, pair[::-1]} <= found.linked):
             rows.append(("link rather than driver", *names, np.nan, np.nan, False, "more rows"))
     return rows + _of_more_units(found, rows)
 
