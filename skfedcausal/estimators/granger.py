@@ -194,11 +194,6 @@ class FederatedGrangerEstimator(PlantEstimator):
         self.remedies_: tuple[str, ...] = ()
         return self if self.remedy is None else self._remedied(plant)
 
-    def _new_server(self):
-        server = super()._new_server()
-        server.looks_for_all_drivers = self.remedy is not None
-        return server
-
     def _remedied(self, plant):
         """Fit again with what `validity_` asks for; the estimator itself, with the settings it had."""
         settings, done, segments = remedies(self)

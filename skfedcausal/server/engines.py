@@ -167,7 +167,7 @@ class PlantServer(LinkQuestions):
     covariance = "information"
     forbidden = required = delays = None
     likelihood = "whittle"
-    fix_local = looks_for_all_drivers = shares_sensors = False
+    fix_local = shares_sensors = False
     tests_links = True
     filter_noise_share_: float | None = None
     curved_: Any = None  # a `CurvedPlant` where inputs act along curves of states that rows left out confirm

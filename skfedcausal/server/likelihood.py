@@ -161,7 +161,6 @@ class LikelihoodServer(Grouped, PlantServer):
     knows_curvature = True  # whether effects depend on the inputs that are changed
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
     yields_to_responses = False  # whether a search for links ends where responses will answer what inputs do
-    looks_for_all_drivers = False  # also where other checks leave no verdict, for those who ask what would help
     measures_benefit = True  # where `held_out` asks for it
     outdone_ = False
     work_left = 0.0  # seconds of `max_time` that the fit left

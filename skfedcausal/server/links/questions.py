@@ -17,7 +17,6 @@ from ...statespace.matrices import few_threads, positions_of
 from ...statespace.observation import Information
 from ..dynamics import Plant
 from ..estimation.estimate import LARGE, screen_plant
-from ..estimation.scoring import Budget
 from ..fitting import correction_of, knowledge_of, settings_of, with_knowledge
 from ..joint import JointRecord
 from ..plant import ServerLearner
@@ -265,7 +264,6 @@ class LinkQuestions(ServerLearner):
     held_out: float | None = None
     benefit_: pd.DataFrame | None = None
     max_time: float = 25.0  # seconds of a processor that checks may take
-    clock: Any = None  # the `Budget` of the checks while they go on
     _verdicts: Any = None  # `Verdicts`, once they were asked for
     _evidence: Any = None  # what they are made from until then
     batches_: Any = None  # what was learned from, batch by batch
@@ -387,7 +385,6 @@ class LinkQuestions(ServerLearner):
         if messages is not None:
             record = self.joint_record(messages)
             run = self._filter(record)
-            self.clock = Budget(self.max_time)
             validity = with_wandering(self.engine_.report(self, run, record, links), messages)
             if self.benefit_ is not None:
                 validity = with_joining(validity, self.benefit_)

@@ -10,7 +10,7 @@ from ...statespace.episodes import episodes
 from ..joint import step_series, unit_scores
 from ..lagged.misfit import one_lag_is_enough
 from . import checks
-from .drivers import _DRIVER, bands, driver_rows, groups_of
+from .drivers import _DRIVER, bands, driver_rows
 from .tuning import TUNING
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
@@ -145,9 +145,7 @@ def report(server, run, record, links):
     if len(found.names) > 1:
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
         if found.scores is not None:
-            closed = () if server.looks_for_all_drivers else _closed_pairs(links, found, rows)
-            is_late = (lambda: False) if server.clock is None else (lambda: server.clock.stopped_by_clock)
-            rows += _of_spectra(found, record, set(closed), is_late)
+            rows += _of_spectra(found, record)
         rows += _of_echoes(found, record, _driven(rows))
     moves: list = []
     if found.scores is not None and (_driven(rows) or found.path is not None):  # or the plant knows of a shift
@@ -164,23 +162,10 @@ def report(server, run, record, links):
     return table
 
 
-def _closed_pairs(links, found, rows):
-    """Unordered pairs of units of which other checks leave no verdict, whatever a driver does."""
-    place = {name: k for k, name in enumerate(found.names)}
-    links = links[links["kind"].eq("state")]
-    told = gated(links.assign(because=""), pd.DataFrame(rows, columns=list(COLUMNS)))
-    ways = (links["because"].eq(UNSETTLED) | told["because"].ne("")).groupby([links["cause"], links["effect"]]).all()
-    closed = {(place[c], place[e]) for (c, e), is_closed in ways.items() if is_closed}
-    return {(a, b) for a, b in closed if a < b and (b, a) in closed}
-
-
-def _of_spectra(found, record, closed, is_late):
-    """Pairs that a driver may move, but for closed ones that touch no other."""
-    suspected = found.suspected | found.backed_loops
-    group = groups_of(suspected, len(found.names))  # what moves one of them may move the others
-    looked_at = {group[unit] for pair in (suspected | _unordered(found.linked)) - closed for unit in pair}
-    pairs = {pair for pair in suspected if group[pair[0]] in looked_at}
-    return driver_rows(found, record, bands(np.hstack(found.scores), found.starts), pairs, is_late) if pairs else []
+def _of_spectra(found, record):
+    """Linked pairs that a driver may move."""
+    pairs = (found.suspected | found.backed_loops) & _unordered(found.linked)
+    return driver_rows(found, record, bands(np.hstack(found.scores), found.starts), pairs) if pairs else []
 
 
 def _driven(rows):
@@ -397,7 +382,6 @@ _WORDS = {
     "no trend": "{u} has a trend",
     "common variance": "{c} and {e} are rough in the same rows",
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
-    "time for a driver": "there was no time to look for a driver of {c} and {e}",
     "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
     "no copies": "{c} and {e} are one unit or read one quantity, and links of either are shared out between them",
@@ -409,7 +393,7 @@ _FIRST = ("no copies", "steady sensors", "no season", "no trend", "common varian
 _OF_EFFECT = "same in both halves"
 _OF_BOTH = "no copies"
 _WANDERING = "steady sensors"
-_BOTH_WAYS = ("common variance", "link rather than driver", "time for a driver", "apart in the same row")
+_BOTH_WAYS = ("common variance", "link rather than driver", "apart in the same row")
 
 
 def gated(links, table):

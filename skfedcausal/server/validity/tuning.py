@@ -35,14 +35,6 @@ class Tuning:
     # lowest frequencies that are bands of their own: what is slow is told from what is a level there
     drivers_single: int = 8
     drivers_growth: float = 1.12  # of the width of bands above
-    drivers_faint: float = 0.2  # deviation to start from of noise with a memory, of that of the scores
-    drivers_steps: int = 100
-    drivers_at_once: int = 8  # of a climb, and those in the same coordinates
-    drivers_little: float = 0.05  # log-likelihood that no step more is worth
-    drivers_turned: int = 64  # parameters up to which a climb goes in coordinates of its own
-    drivers_damping: float = 1e-4  # of the information, where it says little of a parameter
-    drivers_stable: float = 0.97  # largest modulus of roots to start from
-    drivers_own_lags: int = 3  # of each unit's own memory: units with fewer sensors than states have more than one
 
     levels_block: int = 120  # rows with a level of their own, as long as no shift is known
     levels_shortest: int = 40  # rows between two shifts

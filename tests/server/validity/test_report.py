@@ -2,7 +2,6 @@
 
 import pickle
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,7 @@ from skfedcausal import (
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.requests import FitRequest
-from skfedcausal.server.validity import checks, drivers, report
+from skfedcausal.server.validity import checks, report
 from skfedcausal.server.validity.report import COLOURED, COLUMNS, gated
 
 LINK = {("unit0", "unit2")}
@@ -250,47 +249,6 @@ def test_units_left_to_themselves_are_in_doubt_where_they_are_not_white(p_value,
     server.alone_, record = ("unit1",), server.joint_record(messages)
     monkeypatch.setattr(checks, "portmanteau", lambda *about: np.full((3, 3), p_value))
     assert report.report(server, server._filter(record), record, server.links_).attrs[COLOURED] == doubted
-
-
-def test_a_pair_is_closed_where_other_checks_leave_neither_way_open():
-    found = SimpleNamespace(names=("a", "b", "c"))
-    ways = [(c, e) for e in "abc" for c in "abc" if c != e]
-    links = pd.DataFrame(ways, columns=["cause", "effect"]).assign(kind="state", verdict="influence", because="")
-    row = ("same in both halves", "a", "a", 1.0, 0.0, False, "")  # of the effect a only
-    assert report._closed_pairs(links, found, [row]) == set()
-    rows = [row, ("same in both halves", "b", "b", 1.0, 0.0, False, "")]
-    assert report._closed_pairs(links, found, rows) == {(0, 1)}
-    ended = links.assign(because=report.UNSETTLED)
-    assert report._closed_pairs(ended, found, []) == {(0, 1), (0, 2), (1, 2)}
-
-
-def test_drivers_of_closed_pairs_are_looked_for_beside_open_ones_only(monkeypatch):
-    looked_at = []
-    monkeypatch.setattr(report, "bands", lambda scores, starts: None)
-    monkeypatch.setattr(
-        report, "driver_rows", lambda found, record, whole, pairs, is_late: looked_at.append(pairs) or []
-    )
-    found = SimpleNamespace(names=tuple("abcde"), suspected={(0, 1), (1, 2), (3, 4)}, backed_loops=set(), linked=set())
-    found.scores, found.starts = [np.zeros((3, 1))], (0,)
-    report._of_spectra(found, None, {(0, 1), (3, 4)}, None)
-    report._of_spectra(found, None, {(0, 1), (1, 2)}, None)
-    report._of_spectra(found, None, {(0, 1), (1, 2), (3, 4)}, None)
-    assert looked_at == [
-        {(0, 1), (1, 2)},
-        {(3, 4)},
-    ]  # what moves b and c may move a; nothing is left open the third time
-
-
-def test_without_time_for_a_driver_a_pair_is_left_open(monkeypatch):
-    found = SimpleNamespace(names=("a", "b"), suspected={(0, 1)}, linked=set())
-    monkeypatch.setattr(drivers, "_of_more_units", lambda found, rows: [])
-    record = SimpleNamespace(parts=[], block_diagonal=lambda matrices: None)
-    (row,) = drivers.driver_rows(found, record, None, {(0, 1)}, lambda: True)
-    assert row[0] == "time for a driver"
-    links = pd.DataFrame({"cause": ["a", "b"], "effect": ["b", "a"], "verdict": "influence", "because": ""})
-    told = gated(links, pd.DataFrame([row], columns=list(COLUMNS)))
-    assert told["verdict"].eq("cannot tell").all()
-    assert told["because"].eq("there was no time to look for a driver of a and b (raise max_time)").all()
 
 
 @pytest.mark.slow
