@@ -249,7 +249,8 @@ class InputQuestions(LearnedInputs, PlantEstimator):
         Raises
         ------
         ValueError
-            If `at` names no input that moved, or a value beyond those seen, or if curves of states do not answer.
+            If `at` names no input that moved, a value beyond those seen, or one under which states stand where hardly
+            any row was, or if curves of states do not answer.
         """
         check_is_fitted(self)
         with self._asking_models() as units:

@@ -227,8 +227,8 @@ def link_slopes(
     Notes
     -----
     Where a curve was found it is that of :func:`link_shape`, whose differences these are. In 2,000 rows behind noisy
-    sensors intervals held .87 to .94 of saturation, squares, sizes, waves, products and lines where 90 % were asked,
-    in 800 rows .84 to .97; of steps fewer. Elsewhere it is the line with its standard error, the same at all states;
+    sensors intervals held .87 to .94 of saturation, squares, sizes, waves, products and lines where 90 % were asked, in
+    800 rows .84 to .97; of steps .73 to .78. Elsewhere it is the line with its standard error, the same at all states;
     between units of several states its size. With a :class:`~skfedcausal.papers.RegressorServer` slopes are means of
     the regressor's own at tenths of the rows, without an interval: what a penalty flattens does not show in its
     scatter, and intervals by the jackknife held .3 to .75 of 90 % with kernel ridge.

@@ -11,6 +11,7 @@ import numpy as np
 from .._version import __version__
 from ..bases import VERSION_KEY, Versioned
 from ..privacy import PrivacyAccountant, PrivacyMechanism
+from ..server.links.curves import with_slopes
 from ..server.watching.operating import Drifting
 from ..statespace.segments import Change
 from .archive import ModelFileError
@@ -36,6 +37,7 @@ UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {
         lambda state: state | {"is_long": state["share"] == 0.5},
     ),
     "StreamState": (lambda state: {"drifting": Drifting()} | state,),
+    "Verdicts": (lambda state: state | {"shapes": with_slopes(state.get("shapes"))},),
     "WatchedOperatingPoint": (lambda state: state | {"states": 0.0 * state["predicted"]},),
 }
 

@@ -6,6 +6,7 @@ prior whose variance comes from the evidence; the whole stands back where stretc
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -71,20 +72,22 @@ class CurvedPlant:
         """An `EffectReply` for every unit: means over runs from states of the record, of the plant and of draws.
 
         The covariance is that of the draws and of the runs. Kinks beyond what was seen are drawn from their prior, so
-        that bands grow where runs go there.
+        that bands grow where runs go there, and by as much as it matters whether curves go on there at all.
         """
         u = np.zeros(change.shape) if before is None else before
         found = self._moved(self.plants[:1], self.states, u, change)[:, 0]  # (n_steps, n_runs, n)
         drawn = self._moved(self.plants[1:], self.states[: TUNING.curved_fewer_runs], u, change)
-        effect, spread = found.mean(axis=1), (drawn - found[:, None, : TUNING.curved_fewer_runs]).mean(axis=2)
-        V = np.einsum("tdi,tdj->tij", spread, spread) / spread.shape[1]
+        held = self._moved(self.plants[:1], self.states[: TUNING.curved_fewer_runs], u, change, is_held=True)
+        effect, few = found.mean(axis=1), found[:, None, : TUNING.curved_fewer_runs]
+        spread, stops = (drawn - few).mean(axis=2), (held - few).mean(axis=2)
+        V = np.einsum("tdi,tdj->tij", spread, spread) / spread.shape[1] + np.einsum("tdi,tdj->tij", stops, stops)
         V[:, *np.diag_indices(V.shape[1])] += found.var(axis=1) / found.shape[1]
         return {
             name: EffectReply(np.ascontiguousarray(effect[:, at]), np.ascontiguousarray(V[:, at, at]))
             for name, at in slices.items()
         }
 
-    def _moved(self, plants, states, inputs, change):
+    def _moved(self, plants, states, inputs, change, is_held=False):
         """What a change to the last rows of inputs does to runs of plants from states, (n_steps, d, n_runs, n)."""
         rng, n_before = np.random.default_rng(_SEED), len(inputs) - len(change)
         h, found = np.broadcast_to(states, (len(plants), *states.shape)), []
@@ -92,7 +95,8 @@ class CurvedPlant:
         for t in range(max(n_before - TUNING.curved_before, 0), len(inputs)):
             by, news = change[t - n_before] if t >= n_before else 0.0, rng.standard_normal(self.states.shape)
             news = (news @ self.noise)[: len(states)]
-            h, moved = self._next(plants, h, inputs[t]) + news, self._next(plants, moved, inputs[t] + by) + news
+            h = self._next(plants, h, inputs[t], is_held) + news
+            moved = self._next(plants, moved, inputs[t] + by, is_held) + news
             found.append(moved - h)
         return np.array(found[-len(change) :])
 
@@ -106,6 +110,8 @@ class CurvedPlant:
         rng, h = np.random.default_rng(_SEED), self.states[None]
         for _ in range(TUNING.curved_before):
             h = self._next(self.plants[:1], h, inputs) + rng.standard_normal(self.states.shape) @ self.noise
+        if (np.abs(h[0].mean(axis=0) - self._seen.mean(axis=0)) > np.diff(self._seen, axis=0)[0] / 2).any():
+            raise ValueError("Got inputs in `at` under which states stand where hardly any row of `fit` was.")
         n, slopes = h.shape[2], []
         for move in np.diag(TUNING.curved_move * np.diff(self.curves.bounds[0], axis=0)[0]):
             ends = [self._next(self.plants[:1], h + sign * move[:n], inputs + sign * move[n:]) for sign in (1, -1)]
@@ -123,11 +129,21 @@ class CurvedPlant:
             h = self._next(plants, h, inputs[np.minimum(origins + k, stop - 1)])
             yield h.mean(axis=0)
 
-    def _next(self, plants, h, u):
-        """States (d, n_runs, n) one row after these, under inputs (k,) or (n_runs, k)."""
+    def _next(self, plants, h, u, is_held=False):
+        """States (d, n_runs, n) one row after these, under inputs (k,) or (n_runs, k).
+
+        With `is_held` states beyond what was seen act as at its ends, but on themselves, along their line.
+        """
         u = np.broadcast_to(u, (*h.shape[:2], self.curves.knots.shape[1] - h.shape[2]))
-        x = np.concatenate([h, u], axis=2).reshape(-1, self.curves.knots.shape[1])
-        return np.hstack([_with_level(x), self.curves(x)]).reshape(*h.shape[:2], -1) @ plants
+        inside = np.clip(h, *self._seen) if is_held else h
+        x = np.concatenate([inside, u], axis=2).reshape(-1, self.curves.knots.shape[1])
+        found = np.hstack([_with_level(x), self.curves(x)]).reshape(*h.shape[:2], -1) @ plants
+        return found + (h - inside) * np.einsum("dii->di", plants[:, 1 : 1 + h.shape[2]])[:, None] if is_held else found
+
+    @cached_property
+    def _seen(self):
+        """Ends of what was seen of the states but for a few rows, (2, n)."""
+        return np.quantile(self.states, (0.01, 0.99), axis=0)
 
 
 def _products(held):

@@ -109,6 +109,22 @@ def test_bands_grow_where_runs_leave_what_was_seen():
     assert wide > 100 * narrow
 
 
+def test_bands_hold_a_curve_that_stops_beyond_what_was_seen():
+    def stops(s):
+        return np.clip(s, -3.0, 3.0) ** 2
+
+    held = []
+    for seed in (11, 12):
+        h, u = run(stops, seed)
+        h -= h.mean(axis=0)
+        plant = curved_plant(h, u, (0,), np.eye(2) * 1e-6)
+        for dose in (-2.3, 2.3):  # quantiles .01 and .99 of the input, which lead the state there
+            reply = plant.effects(np.tile([dose, 0.0], (12, 1)), {"both": slice(0, 2)})["both"]
+            deviation = np.sqrt(np.einsum("tii->ti", reply.covariances))
+            held.append(np.mean(np.abs(reply.states - expected(stops, dose, h)) <= 1.645 * deviation))
+    assert min(held) > 0.85
+
+
 def test_curves_have_no_line_and_products_are_held():
     x = np.random.default_rng(0).normal(size=(1000, 3))
     curves = Curves.of(x, 6)
@@ -205,6 +221,8 @@ def test_a_transfer_function_at_an_operating_point_is_that_of_the_equations(satu
 def test_a_transfer_function_is_refused_where_nothing_is_known(saturating):
     with pytest.raises(ValueError, match="nothing is known"):
         saturating.transfer_function(at={"unit0__u0": 50.0})
+    with pytest.raises(ValueError, match="hardly any row"):
+        saturating.transfer_function(at={"unit0__u0": 1.2})
     with pytest.raises(ValueError, match="give values of"):
         saturating.transfer_function(at={"unit0__valve": 0.0})
     h, u = run(SHAPES["line"], 5, 1500)

@@ -148,6 +148,21 @@ def shapes_table(shapes, names, unit_of):
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
 
 
+def with_slopes(shapes):
+    """Shapes as files before slopes have them, or None, with slopes and with errors of these that are no smaller."""
+    if shapes is None or "slope" in shapes:
+        return shapes
+    told = shapes.assign(slope=0.0, slope_error=0.0)
+    for _, rows in shapes.groupby(["cause", "effect", "level"]):
+        state, line = rows["state"].to_numpy(), rows["line"].to_numpy()
+        ends = np.clip(np.add.outer([-TUNING.shapes_reach, TUNING.shapes_reach], state), state[0], state[-1])
+        adds, error = (np.interp(ends, state, rows[name]) for name in ("adds", "error"))
+        told.loc[rows.index, "slope"] = (adds[1] - adds[0]) / (ends[1] - ends[0])
+        told.loc[rows.index, "slope_error"] = error.sum(axis=0) / (ends[1] - ends[0])
+        told.loc[rows.index, "line"] = (line[-1] - line[0]) / (state[-1] - state[0])  # of values on it
+    return told[list(COLUMNS)]
+
+
 @dataclass(frozen=True, eq=False)
 class LinkShapes:
     """Shapes of the links of a plant; `table` is that of :func:`shapes_table`, None where no curves were looked at."""

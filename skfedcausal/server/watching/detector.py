@@ -284,7 +284,7 @@ class RootCauseServer:
             record = JointRecord.from_messages(messages, names=self.names)
         spread = wider = 1.0
         if self._response is not None or self._bends is not None:
-            spread = 1 + away.leverage[:, None] + np.minimum(unsure, TUNING.detector_most_unsure)
+            spread = 1 + away.leverage[:, None] + unsure
             wider = np.sqrt(spread).repeat(self.state_dims, axis=1)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
@@ -463,10 +463,11 @@ class RootCauseServer:
             probability *= expit(
                 answer.evidence + (TUNING.detector_slight if slight else TUNING.detector_alarmed)
             )  # nothing happened is a candidate
+            disturbed = self._disturbed(since)
             if not explained([answer]):
-                probability, in_doubt = doubted(probability, reached, self._disturbed(since))
-            if self._curved is not None:
-                probability = upstream(probability, reached, self._curved, self._acting)
+                probability, in_doubt = doubted(probability, reached, disturbed)
+            if self._curved is not None:  # alarms of a shift are of others' news, too
+                probability = upstream(probability, np.where(disturbed, reached, -1), self._curved, self._acting)
         if lasting is not None and not noticed:
             levels = rows.levels[max(incident.detected - rows.first, 0)].max(axis=1)
             surprised = any(levels[k] > self.levels.thresholds[name] for k, name in enumerate(self.statistics))

@@ -9,7 +9,8 @@ import skfedcausal
 from skfedcausal import FederatedGrangerEstimator, GradientServer, RegressorServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.papers import StopRule
-from skfedcausal.server.links.curves import curves
+from skfedcausal.saving.objects import UPGRADES
+from skfedcausal.server.links.curves import COLUMNS, curves
 from skfedcausal.statespace.matrices import slices_of
 
 COUPLINGS = {"square": np.square, "kink": np.abs, "wave": lambda s: np.sin(2 * s), "bend": lambda s: np.tanh(2 * s)}
@@ -77,6 +78,21 @@ def test_a_saved_estimator_has_its_shapes(tmp_path):
     skfedcausal.save(est, tmp_path / "model")
     again = skfedcausal.load(tmp_path / "model")
     assert inspection.link_shape(again, "u0", "u1").equals(inspection.link_shape(est, "u0", "u1"))
+
+
+def test_shapes_of_files_that_knew_no_slopes_have_some_that_are_no_surer():
+    shapes = FederatedGrangerEstimator().fit(sensors(states(lambda s, own: np.abs(s), 0))).server_.shapes_.table
+    line = shapes["line"] * (shapes["state"] - shapes["state"].mean())
+    (upgrade,) = UPGRADES["Verdicts"]
+    older = shapes.drop(columns=["slope", "slope_error"]).assign(line=line)
+    again = upgrade({"shapes": older})["shapes"]
+    assert again.columns.tolist() == list(COLUMNS)
+    np.testing.assert_allclose(again["line"], shapes["line"], rtol=1e-9)
+    inside = shapes["state"].abs() < 1.5
+    np.testing.assert_allclose(again["slope"][inside], shapes["slope"][inside], atol=0.1)
+    assert (again["slope_error"] >= shapes["slope_error"]).all()
+    for state in (None, shapes, older.iloc[:0]):
+        assert upgrade({"shapes": state})["shapes"] is state or len(state) == 0
 
 
 def test_a_wider_band_is_asked_for_by_its_confidence():

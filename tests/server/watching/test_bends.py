@@ -14,15 +14,16 @@ SHAPES = {
     "line": lambda cause, own: cause,
     "size": lambda cause, own: np.abs(cause) - 0.8,
     "product": lambda cause, own: np.tanh(cause) * np.tanh(own),
+    "wave": lambda cause, own: np.sin(2 * cause),
 }
 
 
-def record(shape, seed, n_samples, faults=(), strength=0.9):
+def record(shape, seed, n_samples, faults=(), strength=0.9, size=2.5):
     """Three units in a chain, each of one state seen by three sensors; a fault pushes a unit for ten rows."""
     rng, h = np.random.default_rng(seed), np.zeros((n_samples, 3))
     push = 0.8 * rng.standard_normal(h.shape)
     for at, unit in faults:
-        push[at : at + 10, unit] += 2.5
+        push[at : at + 10, unit] += size
     for t in range(1, n_samples):
         h[t] = 0.6 * h[t - 1] + push[t]
         for effect in (1, 2):
@@ -40,14 +41,22 @@ def detector():
     return FederatedRCADetector().fit(record("size", 1, 3000))
 
 
-def test_the_root_is_named_along_curves(detector):
+def right_of(detector, shape, size):
+    """Of twelve faults how many are named right."""
     faults = [(100 + 100 * k, k % 2) for k in range(12)]
-    found = detector.incidents(record("size", 2, 1300, faults))
-    right = sum(
+    found = detector.incidents(record(shape, 2, 1300, faults, size=size))
+    return sum(
         list(found["root"][(found["detected"] >= at) & (found["detected"] < at + 30)])[:1] == [f"u{unit}"]
         for at, unit in faults
     )
-    assert right >= 10
+
+
+def test_the_root_is_named_along_curves(detector):
+    assert right_of(detector, "size", 2.5) >= 10
+
+
+def test_what_curves_do_far_beyond_what_was_seen_names_no_victim():
+    assert right_of(FederatedRCADetector().fit(record("wave", 1, 6000)), "wave", 8.0) >= 10
 
 
 def test_a_plant_of_lines_has_no_curves():
