@@ -478,23 +478,11 @@ class UnitModel:
             return filtered_with(self.gain, self.A, self.C, Y - self.mean, exogenous, starts)
         if self.initial is not None:
             return own_run(self, Y, exogenous, starts).filtered
-        states = self._complete_states(Y, exogenous, starts)
-        if states is not None:
-            return states
+        info = self.information(Y)
+        if info.is_constant:
+            return filtered_states(self.schedule(info.patterns[0]), info.z, exogenous=exogenous, starts=starts)
         start = self.initial_covariance()
-        return filter_missing(self.A, self.Q, start, self.information(Y), exogenous=exogenous, starts=starts).filtered
-
-    def _complete_states(self, Y, exogenous, starts):
-        """Filtered states of a record without gaps, in the one pass over it that also finds a gap: then None.
-
-        A NaN or infinity reaches all later states of its episode, so that the last ones say whether there was one.
-        """
-        W = self.weights
-        with np.errstate(invalid="ignore", over="ignore"):
-            offset = -self.mean @ W if self.mean.any() else None
-            states = filtered_states(self.schedule(), (Y, W), exogenous=exogenous, offset=offset, starts=starts)
-        ends = [stop - 1 for _, stop in episodes(starts, len(Y))]
-        return states if np.isfinite(states[ends]).all() else None
+        return filter_missing(self.A, self.Q, start, info, exogenous=exogenous, starts=starts).filtered
 
     def predict(self, Y, U=None, starts=(0,)):
         """States predicted one step ahead, shape (n_samples, n_states)."""
@@ -517,7 +505,7 @@ class UnitModel:
             run = filter_missing(self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts)
             return info.const + run.log_likelihood
         schedule = self.schedule(info.patterns[0])
-        H = filtered_states(schedule, (info.z, None), exogenous=exogenous, starts=starts)
+        H = filtered_states(schedule, info.z, exogenous=exogenous, starts=starts)
         predicted = predicted_states(self.A, H, exogenous=exogenous, starts=starts)
         return log_likelihood_terms(schedule, info.z, info.const, predicted, starts)
 
