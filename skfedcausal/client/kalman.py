@@ -608,7 +608,7 @@ class KalmanClient(HasBaseline, UnitClient):
         model = _checked_identification(self, given, moments, name)
         if steady is not kept:  # what is sent has the shifts
             moments = Moments(kept, level, starts, noise=added)
-            model = replace(model, products=moments.products, variance=steady.var(axis=0))
+            model = replace(model, variance=steady.var(axis=0))
         if not given and moments.complete:
             model = replace(model, own_past=moments.own_past())
         return model, moments.input_mean
@@ -676,7 +676,7 @@ def _checked_identification(client, given, moments, name):
         else:
             model = identify(moments, client.identify, client.n_states)
         if are_covariances(model.Q[None]):
-            return replace(model, products=moments.products)
+            return model
     except np.linalg.LinAlgError:
         pass
     raise ValueError(

@@ -339,7 +339,7 @@ class Moments:
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
         n_lags = min(max(-(-TUNING.moments_past // self._d), _MIN_LAGS), MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
         lags = range(n_lags + 1)
-        self._raw, self.products = (Y, U), None
+        self._raw = Y, U
         self._parts = (Y,) if U is None else (Y, U)  # measurements, and inputs where there are any
         self.n_sensors, self.n_lags = self._d, n_lags  # that identification looks back
         self.n_past = n_lags * sum(part.shape[1] for part in self._parts)
@@ -363,7 +363,7 @@ class Moments:
         sums = lag_covariances(x, lags, self.starts)
         if not np.isfinite(np.trace(sums[0])):
             return False
-        self.mean, self.products = level[:d], sums[0][:d, :d]
+        self.mean = level[:d]
         if self._raw[1] is not None:
             self.input_mean = level[d:]
         scale = np.sqrt(np.diag(sums[0]) / self.n_samples)

@@ -379,7 +379,6 @@ class UnitModel:
     B: np.ndarray | None = None
     input_mean: np.ndarray | None = None
     unpredicted: np.ndarray | None = None
-    products: np.ndarray | None = None
     gain: np.ndarray | None = None
     initial: Any = None  # of an episode: None for stationary, "diffuse", or mean and covariance
     variance: np.ndarray | None = None  # of each sensor around levels that shift, where they do
@@ -796,7 +795,7 @@ def refined(client, Y, states, covariances):
     variance = np.nanvar(kept, axis=0) if model.variance is None else model.variance
     cov = covariances[0] if len(covariances) == 1 else covariances
     C, R, mean = observation_step(kept, states, cov, NOISE_FLOOR * variance + client.added_noise)
-    model = replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None)
+    model = replace(model, C=C, R=R, mean=mean, unpredicted=None)
     return client.__replace__(model=model, noise_share=None)
 
 
