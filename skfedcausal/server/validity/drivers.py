@@ -241,26 +241,26 @@ class PairModel:
         values = [A[mask] if lag == 1 else np.zeros(mask.sum()) for lag, mask in masks.items()]
         return np.concatenate([*values, np.linalg.cholesky(Q)[self._tri]])
 
-    def fitted(self, masks, theta, *, is_driven=False, enough=np.inf):
+    def fitted(self, masks, theta, *, also="", enough=np.inf):
         """Twice the negative log-likelihood, less constants, and the parameters, at the maximum.
 
-        Where it `is_driven` the last parameters are those of a driver. The climb goes in coordinates in which the
-        information at its start is one, and anew after some steps. It is given up where twice of what these gained
-        leaves it above `enough`. With many parameters, whose information takes longer than all the steps that it saves,
-        the coordinates stay as they are. Nothing leads back over the unit circle, on which spectra are infinite: from
-        outside of it the climb is tried again from within.
+        `also` says what the last parameters are: of a "driver", or of noise of the scores that has a "colour". The
+        climb goes in coordinates in which the information at its start is one, and anew after some steps. It is given
+        up where twice of what these gained leaves it above `enough`. With many parameters, whose information takes
+        longer than all the steps that it saves, the coordinates stay as they are. Nothing leads back over the unit
+        circle, on which spectra are infinite: from outside of it the climb is tried again from within.
         """
-        found = self._up(masks, theta, is_driven, enough)
+        found = self._up(masks, theta, also, enough)
         stable = self._made_stable(masks, found[1])
         if stable is None:
             return found
-        return min(found, self._up(masks, stable, is_driven, enough), key=lambda fit: fit[0])
+        return min(found, self._up(masks, stable, also, enough), key=lambda fit: fit[0])
 
-    def _up(self, masks, theta, is_driven, enough):
+    def _up(self, masks, theta, also, enough):
         before = np.inf
         at_once = TUNING.drivers_at_once if len(theta) <= TUNING.drivers_turned else TUNING.drivers_steps
         for _ in range(TUNING.drivers_steps // at_once):
-            found, theta = self._climbed(masks, theta, is_driven, at_once)
+            found, theta = self._climbed(masks, theta, also, at_once)
             gained, before = before - found.fun, found.fun
             if found.nit < at_once or gained < TUNING.drivers_little or 2 * (found.fun - 2 * gained) > enough:
                 break
@@ -278,24 +278,24 @@ class PairModel:
         parts = [share * own[mask] for share, own, mask in zip(shares, coefficients, masks.values(), strict=True)]
         return np.concatenate([*parts, theta[at:]])
 
-    def _coordinates(self, theta, masks, is_driven):
+    def _coordinates(self, theta, masks, also):
         """Directions in which the information of few parameters is one."""
         if len(theta) > TUNING.drivers_turned:
             return np.eye(len(theta))
         try:
-            info = self.information(theta, masks, is_driven)
+            info = self.information(theta, masks, also)
             diagonal = np.diag_indices_from(info)
             info[diagonal] += TUNING.drivers_damping * (info[diagonal] + info.trace() / len(info))
             return np.linalg.inv(np.linalg.cholesky(info)).T
         except np.linalg.LinAlgError:  # a spectrum of lower rank, as of copies without noise
             return np.eye(len(theta))
 
-    def _climbed(self, masks, theta, is_driven, n_steps):
+    def _climbed(self, masks, theta, also, n_steps):
         """Some steps up from `theta`: what scipy's minimiser found, and the parameters it ends with."""
-        turn = self._coordinates(theta, masks, is_driven)
+        turn = self._coordinates(theta, masks, also)
 
         def value(x):
-            found, slope = self._value(theta + turn @ x, masks, is_driven)
+            found, slope = self._value(theta + turn @ x, masks, also)
             return found, slope @ turn
 
         start, most = np.zeros_like(theta), {"maxiter": n_steps}
@@ -314,13 +314,13 @@ class PairModel:
         """By how much a driver costs more than a loop that fits no better."""
         return self._price(max(self._n + 1 - 2 * self._p * (self._n - self._p), 0))
 
-    def information(self, theta, masks, is_driven=False):
+    def information(self, theta, masks, also=""):
         """Fisher information of the parameters, the Hessian of the value where power is as expected."""
-        Z, L, Phi, share, slope = self._parts(theta, masks, is_driven)
+        Z, noise, L, Phi, share, slope = self._parts(theta, masks, also)
         n, root = self._n, np.linalg.cholesky(Phi)
         W = np.linalg.inv(root)
         Wh, ZW = hermitian(W), W @ Z
-        ahead = np.linalg.solve(Z, root) - self._N @ hermitian(ZW)
+        ahead = np.linalg.solve(Z, root) - noise @ hermitian(ZW)
         # derivatives of the spectrum, whitened: columns of one times rows of the other, frequencies last
         of_rows, of_cols = (np.ascontiguousarray(np.moveaxis(x, 0, 2)) for x in (W, np.swapaxes(ahead, 1, 2)))
         left, right = [], []
@@ -331,13 +331,19 @@ class PairModel:
         rows, cols = self._tri
         left.append(of_rows[:, rows])
         right.append(np.moveaxis(L.T @ Wh, 0, 2).swapaxes(0, 1)[:, cols])
-        if is_driven:
+        if also == "driver":
             b = theta[-n - 1 : -1]
             seen = (W @ b).T[:, None]
             left += [share * of_rows, 0.5 * slope * seen]
             right += [np.broadcast_to(np.conj(seen), of_rows.shape), np.conj(seen)]
         columns, others = np.concatenate(left, axis=1), np.concatenate(right, axis=1)
         whole = _coordinates(n, lambda i, j: columns[i] * others[j])
+        if also == "colour":
+            shapes = np.moveaxis(ZW[:, None] @ self._shapes @ hermitian(ZW)[:, None], 0, 3)
+            sizes = theta[-3:-1, None]
+            of_pole = 0.5 * slope * np.tensordot(np.square(theta[-3:-1]), shapes, 1)
+            shapes = np.concatenate([(sizes * share)[:, None, None] * shapes, of_pole[None]])
+            whole = np.concatenate([whole, _coordinates(n, lambda i, j: shapes[:, i, j])])
         whole = (whole * np.sqrt(self._found.n_bins)).reshape(len(whole), -1)
         return whole @ whole.T
 
@@ -356,39 +362,46 @@ class PairModel:
             at += size
         return A, at
 
-    def _parts(self, theta, masks, is_driven):
-        """Filter Z, root of the noise of states, spectrum behind Z, and that of a driver with its slope."""
+    def _parts(self, theta, masks, also):
+        """Filter Z, noise of the scores, root of that of states, spectrum behind Z, and what the last ones give."""
         n = self._n
         A, at = self._lags(masks, theta)
         Z = np.eye(n) - (self._turns(masks) @ A.reshape(len(A), -1)).reshape(-1, n, n)
         L = np.zeros((n, n))
         L[self._tri] = theta[at : at + len(self._tri[0])]
         at += len(self._tri[0])
-        share, slope = np.zeros((2, 0))
-        Phi = L @ L.T + 1e-9 * np.eye(n) * self._scale + Z @ self._N @ hermitian(Z)
-        if is_driven:
+        noise, share, slope = self._N, np.zeros(0), np.zeros(0)
+        if also:
             share, slope = self._series_of(theta[-1])
+        if also == "colour":
+            noise = noise + share[:, None, None] * np.tensordot(theta[at:-1] ** 2, self._shapes, 1)
+        Phi = L @ L.T + 1e-9 * np.eye(n) * self._scale + Z @ noise @ hermitian(Z)
+        if also == "driver":
             b = theta[at:-1]
             Phi = Phi + np.outer(b, b) * share[:, None, None]
-        return Z, L, Phi, share, slope
+        return Z, noise, L, Phi, share, slope
 
-    def _value(self, theta, masks, is_driven):
+    def _value(self, theta, masks, also):
         power = self._found.power
-        Z, L, Phi, share, slope = self._parts(theta, masks, is_driven)
+        Z, noise, L, Phi, share, slope = self._parts(theta, masks, also)
         Zh = hermitian(Z)
         inverse = np.linalg.inv(Phi)
         IR = inverse @ (Z @ power @ Zh)
         # |det Z| is one on the mean of all frequencies, not of bands: roots near the circle would be free at a band
         each = np.linalg.slogdet(Phi)[1] - 2 * np.linalg.slogdet(Z)[1] + np.einsum("kii->k", IR).real
         G = (inverse - IR @ inverse) * self._weight
-        into = self._N @ Zh @ G + power @ Zh @ (inverse * self._weight) - np.linalg.inv(Z) * self._weight
+        into = noise @ Zh @ G + power @ Zh @ (inverse * self._weight) - np.linalg.inv(Z) * self._weight
         of_lags = -2 * (self._turns(masks).T @ into.reshape(len(into), -1)).real.reshape(-1, *Phi.shape[1:])
         grads = [of_lag.T[mask] for of_lag, mask in zip(of_lags, masks.values(), strict=True)]
         grads.append((2 * G.real.sum(axis=0) @ L)[self._tri])
-        if is_driven:
+        if also == "driver":
             b = theta[-self._n - 1 : -1]
             Gb = G.real @ b
             grads += [2 * share @ Gb, [(Gb @ b) @ slope]]
+        elif also == "colour":
+            sizes, inner = theta[-3:-1], Zh @ G @ Z
+            of_size = np.einsum("uij,kji->ku", self._shapes, inner).real
+            grads += [2 * sizes * (share @ of_size), [slope @ of_size @ sizes**2]]
         return float(self._found.n_bins @ each), np.concatenate(grads)
 
     def _series_of(self, theta):
@@ -397,6 +410,21 @@ class PairModel:
         gain = 1 - 2 * pole * cos + pole**2
         slope = (-2 * pole * gain - (1 - pole**2) * (2 * pole - 2 * cos)) / gain**2
         return (1 - pole**2) / gain, slope * (1 - pole**2)
+
+    @property
+    def _shapes(self):
+        """Noise of either unit's scores alone, of unit size, (2, n, n)."""
+        shapes = np.zeros((2, self._n, self._n))
+        for shape, own in zip(shapes, (slice(0, self._p), slice(self._p, None)), strict=True):
+            noise = self._N[own, own]
+            size = np.trace(noise) / len(noise)
+            shape[own, own] = noise / size if size > 0 else np.eye(len(noise))
+        return shapes
+
+    def coloured(self, masks, theta):
+        """The best fit whose scores have noise with a memory as well, as of sensors that wander, from one without."""
+        start = np.concatenate([theta, [TUNING.drivers_faint, TUNING.drivers_faint, np.arctanh(_POLES[-1])]])
+        return self.fitted(masks, start, also="colour")
 
     @property
     def _scale(self):
@@ -417,7 +445,7 @@ class PairModel:
         b = size * np.concatenate([left[:, 0], right[0]])
         starts = [np.concatenate([theta, b, [np.arctanh(pole)]]) for pole in _POLES]
         enough -= self._price(len(starts[0]))
-        fits = [self.fitted(masks, start, is_driven=True, enough=enough) for start in starts]
+        fits = [self.fitted(masks, start, also="driver", enough=enough) for start in starts]
         return min(fits, key=lambda fit: fit[0])
 
 
@@ -444,7 +472,8 @@ def criteria(model, delays, is_linked=False):
     """Criteria of a pair linked at `delays` or the row after, and without links, with or without a driver.
 
     That of a driver is no more than a bound where it is clearly above what is there without one; where links that were
-    found are that much likelier, others are not looked at, and theirs are infinite.
+    found are that much likelier, others are not looked at, and theirs are infinite. Where a driver seems to explain a
+    link that was found, the links are given noise of sensors that has a memory, which is no driver either.
     """
     there, back = (delay or 1 for delay in delays)
     lags = {"none": (None, None), "forward": (there, None), "backward": (None, back), "loop": (there, back)}
@@ -462,6 +491,10 @@ def criteria(model, delays, is_linked=False):
     found["driver"] = model.criterion(*model.driven(fits["none"][1], enough=enough))
     if is_linked and found["driver"] < enough:
         fit([name for name in _LINKS if name not in fits])
+    if is_linked and found["driver"] < CLEAR + min(found[name] for name in _LINKS):
+        for name in _LINKS:
+            if found[name] > found["driver"]:
+                found[name] = min(found[name], model.criterion(*model.coloured(masks[name], fits[name][1])))
     return found
 
 

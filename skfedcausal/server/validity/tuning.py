@@ -35,6 +35,7 @@ class Tuning:
     # lowest frequencies that are bands of their own: what is slow is told from what is a level there
     drivers_single: int = 8
     drivers_growth: float = 1.12  # of the width of bands above
+    drivers_faint: float = 0.2  # deviation to start from of noise with a memory, of that of the scores
     drivers_steps: int = 100
     drivers_at_once: int = 8  # of a climb, and those in the same coordinates
     drivers_little: float = 0.05  # log-likelihood that no step more is worth

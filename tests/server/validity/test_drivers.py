@@ -28,14 +28,14 @@ def criteria_of(series, own=1):
     return drivers.criteria(model, (None, None))
 
 
-@pytest.mark.parametrize(("is_driven", "last"), [(False, []), (True, [0.3, 0.2, 0.4])])
-def test_derivatives_are_those_of_the_value(is_driven, last):
+@pytest.mark.parametrize(("also", "last"), [("", []), ("driver", [0.3, 0.2, 0.4]), ("colour", [-1.0, -2.0, 0.4])])
+def test_derivatives_are_those_of_the_value(also, last):
     series = pair(0, link=0.3)
     model = drivers.PairModel(drivers.bands(series, (0,)), 0.25 * np.eye(2), [1, 1], own=2)
     masks = model.masks((3, None))
     theta = np.concatenate([model.start(masks) + 0.05, last])
-    value, slope = model._value(theta, masks, is_driven)
-    numeric = approx_fprime(theta, lambda x: model._value(x, masks, is_driven)[0], 1e-6)
+    value, slope = model._value(theta, masks, also)
+    numeric = approx_fprime(theta, lambda x: model._value(x, masks, also)[0], 1e-6)
     np.testing.assert_allclose(slope, numeric, atol=1e-4 * abs(value))
 
 
@@ -49,7 +49,7 @@ def test_no_model_is_likelier_than_the_periodograms_themselves():
         for w in found.frequency[::5]:
             A, B = 2 * (1 - gap) * np.cos(w), -((1 - gap) ** 2)
             theta = np.concatenate([[A, rng.normal(), A], [B, B], 10 ** rng.uniform(-6, 0, 3)])
-            assert model._value(theta, masks, False)[0] > bound
+            assert model._value(theta, masks, "")[0] > bound
 
 
 def test_a_climb_from_outside_of_the_unit_circle_ends_within():
@@ -81,6 +81,18 @@ def test_a_driver_with_memory_is_preferred_where_there_is_one(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_link_is_preferred_where_there_is_one(seed):
     values = criteria_of(pair(seed, link=0.3))
+    assert min(values, key=values.get) == "forward"
+
+
+def test_sensors_that_wander_are_no_driver():
+    series = pair(1, link=0.3, n=2000)
+    wander = np.random.default_rng(1).standard_normal(series.shape)
+    for t in range(1, len(series)):
+        wander[t] = 0.9 * wander[t - 1] + np.sqrt(1 - 0.9**2) * wander[t]
+    model = drivers.PairModel(drivers.bands(series + 1.2 * wander, (0,)), 0.25 * np.eye(2), [1, 1])
+    values = drivers.criteria(model, (1, None), is_linked=True)
+    without = drivers.criteria(model, (1, None))
+    assert min(without, key=without.get) == "driver"
     assert min(values, key=values.get) == "forward"
 
 
@@ -181,21 +193,21 @@ def test_a_driver_with_a_memory_is_no_loop(seed):
     assert links["u0", "u1"] == "influence"
 
 
-@pytest.mark.parametrize(("is_driven", "last"), [(False, []), (True, [0.3, 0.2, 0.4])])
-def test_information_is_the_curvature_where_power_is_as_expected(is_driven, last):
+@pytest.mark.parametrize(("also", "last"), [("", []), ("driver", [0.3, 0.2, 0.4]), ("colour", [-1.0, -2.0, 0.4])])
+def test_information_is_the_curvature_where_power_is_as_expected(also, last):
     found = drivers.bands(pair(0, link=0.3), (0,))
     model = drivers.PairModel(found, 0.25 * np.eye(2), [1, 1], own=2)
     masks = model.masks((3, None))
     theta = np.concatenate([model.start(masks) + 0.05, last])
-    Z, _, Phi, _, _ = model._parts(theta, masks, is_driven)
+    Z, *_, Phi, _, _ = model._parts(theta, masks, also)
     behind = np.linalg.inv(Z)
     power = behind @ Phi @ np.conj(np.swapaxes(behind, 1, 2))
     expected = drivers.PairModel(found._replace(power=power), 0.25 * np.eye(2), [1, 1], own=2)
 
     def slope(theta):
-        return expected._value(theta, masks, is_driven)[1]
+        return expected._value(theta, masks, also)[1]
 
-    information = model.information(theta, masks, is_driven)
+    information = model.information(theta, masks, also)
     size = np.abs(information).max()
     np.testing.assert_allclose(slope(theta), 0, atol=1e-9 * size)  # the maximum of what is expected
     numeric = [(slope(theta + d) - slope(theta - d)) / 2e-5 for d in 1e-5 * np.eye(len(theta))]
@@ -224,5 +236,5 @@ def test_the_information_of_many_parameters_is_not_computed(monkeypatch):
     monkeypatch.setattr(model, "information", None)
     start = model.start(masks)
     value, theta = model.fitted(masks, start)
-    assert value < 2 * model._value(start, masks, False)[0]
+    assert value < 2 * model._value(start, masks, "")[0]
     assert len(theta) > 200
