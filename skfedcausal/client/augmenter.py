@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..arguments import as_floats, checked, rows_of_numbers
 from ..bases import Checked, RegressorMixin, Versioned
 from ..statespace.episodes import inner_rows, lagged_rows
-from .unit_model import quick_names
 
 
 class Augmenter(RegressorMixin, Versioned, Checked):
@@ -61,7 +60,6 @@ class Augmenter(RegressorMixin, Versioned, Checked):
     (2,)
     """
 
-    _get_param_names = classmethod(quick_names)
     _is_flat = False  # whether the cross term came without its second dimension
 
     def __sklearn_tags__(self):

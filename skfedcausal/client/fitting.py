@@ -68,10 +68,7 @@ def message_and_state(unit, client, previous, kept, round):
     refines = bool(kept.get("refines"))
     settings = {"inputs": unit.inputs, "const": wishes.const or refines, "local_model": wishes.local_model}
     state = {**kept, "client": client, "previous": previous, "round": round}
-    if monitor is None and isinstance(client, UnitClient):  # what every fit runs, without the other kinds
-        message = client.message_about(unit.outputs, unit.starts, **settings)
-    else:
-        message = worker.unit_message(client, unit.outputs, unit.starts, monitor=monitor, **settings)
+    message = worker.unit_message(client, unit.outputs, unit.starts, monitor=monitor, **settings)
     if isinstance(client, UnitClient):
         state["loading_error"] = unit_model.loading_error(client, message)
     else:

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..arguments import Lengths, checked, rows_of_numbers, warn
-from ..bases import BaseEstimator, Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned
+from ..bases import Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned
 from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
 from ..message.states import StateMessage
@@ -40,16 +40,6 @@ from .tuning import TUNING
 # Filter and smoother from a start of the user's choice go through statsmodels.
 
 
-@cache
-def _parameters_of(cls):
-    return cast(Any, BaseEstimator._get_param_names).__func__(cls)
-
-
-def quick_names(cls):
-    """Names of the parameters of a class that every unit has an object of: looked up once, not in every clone."""
-    return list(_parameters_of(cls))
-
-
 class CheckedRecord(NamedTuple):
     """A record that was checked, and the model that is to look at it."""
 
@@ -63,7 +53,6 @@ class CheckedRecord(NamedTuple):
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, Checked):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
-    _get_param_names = classmethod(quick_names)
     baseline_: Any = None  # of a client that takes one off
     mean_: np.ndarray
     _active: np.ndarray
@@ -579,7 +568,6 @@ class UnitClient(UnitFilter):
     n_states_: int
     n_features_in_: int
     feature_names_in_: np.ndarray
-    _all_are_used = True  # columns; before a fit
     _added_noise: Any = 0.0  # variance of what was added on purpose to the columns that are used, (n_used,)
     _noise_share: float | None = None  # of sensor noise in messages, where a server chose one
     _model_before: UnitModel | None = None  # that of a monitor took its place
@@ -640,11 +628,6 @@ class UnitClient(UnitFilter):
         return self._model_before
 
     @property
-    def uses_all_columns(self):
-        """Whether none of the columns never moved."""
-        return self._all_are_used
-
-    @property
     def added_noise(self) -> Any:
         """Variance of noise that was added on purpose to the columns that are used, (n_used,) or zero."""
         return self._added_noise
@@ -652,7 +635,6 @@ class UnitClient(UnitFilter):
     def _keep(self, model, active, constants=()):
         """Take over a model of some columns; the others have the levels `constants`, (n_features - n_used,)."""
         self._model, self._active, self._noise_share, self._model_before = model, active, None, None
-        self._all_are_used = bool(active.all())
         levels = np.zeros(len(active))
         levels[~active] = constants
         self.__dict__.update(_public_attributes(model, active, levels))

@@ -136,16 +136,11 @@ def local_features(client, Y, U, starts, n_states=None):
     Y = in_use(client, Y)
     model = client.model
     centred = Y - model.mean
-    if not is_complete(Y):
+    if not np.isfinite(Y.sum()):  # a missing value anywhere reaches the sum
         missing = np.isnan(centred)
         expected = model.filter(Y, U, starts) @ model.C.T
         centred[missing] = expected[missing]
     return centred
-
-
-def is_complete(Y):
-    """Whether no measurement is missing."""
-    return bool(np.isfinite(Y.sum()))  # a missing value anywhere reaches the sum
 
 
 def in_shape(value, shape, part, method):
