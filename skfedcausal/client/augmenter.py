@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.multioutput import MultiOutputRegressor
@@ -343,14 +344,18 @@ class RegressorAugmenter(Augmenter):
 
 def _read_training(augmenter, Y, cross_term, starts):
     """Checked measurements and cross terms, and the rows that have one before them."""
-    with rows_of_numbers(Y):
-        Y = validate_data(augmenter, Y, dtype=float)
+    is_checked = get_config()["assume_finite"] and type(Y) is type(cross_term) is np.ndarray  # as a worker has done
+    if is_checked:
+        augmenter.n_features_in_ = Y.shape[1]
+    else:
+        with rows_of_numbers(Y):
+            Y = validate_data(augmenter, Y, dtype=float)
     if cross_term is None:
         raise ValueError(
             f"{type(augmenter).__name__} requires y to be passed, but the target y is None: give the cross term, the "
             "influence of the other units on each row."
         )
-    cross_term = as_floats(cross_term, "y")
+    cross_term = cross_term if is_checked else as_floats(cross_term, "y")
     cross_term = cross_term[:, None] if cross_term.ndim == 1 else cross_term
     if cross_term.ndim != 2 or len(cross_term) != len(Y):
         raise ValueError(
