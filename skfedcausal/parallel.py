@@ -24,7 +24,7 @@ _WORTH = 128  # units, from which on processes are started
 _ROUNDS = 3  # times that everybody is given half of what is left, or less
 _IMPORTED = (  # what tasks need, a second of work
     "client.worker",
-    *(f"server.sparse.{name}" for name in ("plant", "blocks", "alone", "report")),
+    *(f"server.sparse.{name}" for name in ("blocks", "screening")),
 )
 _TRIM, _MAP = (-1, 2**26), (-3, 2**25)  # `mallopt`: bytes given back late, and mapped apart
 

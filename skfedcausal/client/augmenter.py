@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.multioutput import MultiOutputRegressor
@@ -21,8 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..arguments import as_floats, checked, rows_of_numbers
 from ..bases import Checked, RegressorMixin, Versioned
-from ..statespace.episodes import episodes, inner_rows, lagged_rows, symmetric
-from .unit_model import quick_names
+from ..statespace.episodes import inner_rows, lagged_rows
 
 
 class Augmenter(RegressorMixin, Versioned, Checked):
@@ -61,7 +61,6 @@ class Augmenter(RegressorMixin, Versioned, Checked):
     (2,)
     """
 
-    _get_param_names = classmethod(quick_names)
     _is_flat = False  # whether the cross term came without its second dimension
 
     def __sklearn_tags__(self):
@@ -136,32 +135,18 @@ class LinearAugmenter(Augmenter):
 
     features_ = theta_stderr_ = phi_stderr_ = None
 
-    def fit(
-        self,
-        X,
-        y,
-        transition: np.ndarray | None = None,
-        starts: Sequence[int] = (0,),
-        *,
-        level: np.ndarray | None = None,
-        products: np.ndarray | None = None,
-    ) -> Self:
+    def fit(self, X, y, transition: np.ndarray | None = None, starts: Sequence[int] = (0,)) -> Self:
         """Regress the cross term on the previous measurements.
 
         Parameters
         ----------
         X : ndarray of shape (n_samples, n_features)
-            Centred measurements (or see `level`), complete.
+            Centred measurements, complete.
         y : ndarray of shape (n_samples, n_states) or (n_samples,)
             Cross term: influence of the other units at each time step.
         transition : ndarray of shape (n_states, n_states), default=None
             The unit's diagonal block A_mm; None stands for the identity.
         starts : sequence of int
-        level : ndarray of shape (n_features,), default=None
-            Level of measurements that are not centred yet; `predict` expects them centred all the same.
-        products : ndarray of shape (n_features, n_features), default=None
-            Sums of products of the centred measurements over all rows, where they are known already; measurements
-            are then not checked again.
 
         Returns
         -------
@@ -173,19 +158,13 @@ class LinearAugmenter(Augmenter):
             If the series have missing values, do not fit together or hold no transition.
         """
         self._validate_params()
-        # whoever knows the products of the measurements has checked them
-        Y, cross_term, rows = _read_training(self, X, y, starts, is_checked=products is not None)
+        Y, cross_term, rows = _read_training(self, X, y, starts)
         self._is_flat = np.asarray(y).ndim == 1
         if self.features is not None:
-            Y, level, products = self.learn_features(Y if level is None else Y - level), None, None
-        before, after = Y[rows - 1] - (0.0 if level is None else level), cross_term[rows]
+            Y = self.learn_features(Y)
+        before, after = Y[rows - 1], cross_term[rows]
         mean, cross_mean = before.mean(axis=0), after.mean(axis=0)
-        if products is None:
-            products = before.T @ before
-        else:
-            last = Y[[stop - 1 for _, stop in episodes(starts, len(Y))]] - level
-            products = products - last.T @ last
-        gram = symmetric(products) - len(rows) * np.outer(mean, mean)
+        gram = before.T @ before - len(rows) * np.outer(mean, mean)
         cross = after.T @ before - len(rows) * np.outer(cross_mean, mean)
         scale = max(np.trace(gram) / len(gram), np.finfo(float).tiny)
         ridge = max(self.alpha, np.finfo(float).eps) * scale
@@ -363,8 +342,9 @@ class RegressorAugmenter(Augmenter):
         return guess[:, 0] if self._is_flat else guess
 
 
-def _read_training(augmenter, Y, cross_term, starts, is_checked=False):
+def _read_training(augmenter, Y, cross_term, starts):
     """Checked measurements and cross terms, and the rows that have one before them."""
+    is_checked = get_config()["assume_finite"] and type(Y) is type(cross_term) is np.ndarray  # as a worker has done
     if is_checked:
         augmenter.n_features_in_ = Y.shape[1]
     else:
@@ -375,7 +355,7 @@ def _read_training(augmenter, Y, cross_term, starts, is_checked=False):
             f"{type(augmenter).__name__} requires y to be passed, but the target y is None: give the cross term, the "
             "influence of the other units on each row."
         )
-    cross_term = np.asarray(cross_term, dtype=float) if is_checked else as_floats(cross_term, "y")
+    cross_term = cross_term if is_checked else as_floats(cross_term, "y")
     cross_term = cross_term[:, None] if cross_term.ndim == 1 else cross_term
     if cross_term.ndim != 2 or len(cross_term) != len(Y):
         raise ValueError(

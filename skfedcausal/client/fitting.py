@@ -12,7 +12,7 @@ from ..message.packet import PacketError
 from ..message.states import Acknowledgement, SmoothedReply, StateMessage, StateReply
 from ..statespace.episodes import episodes
 from . import unit_model, worker
-from .augmenter import LinearAugmenter, as_augmenter
+from .augmenter import as_augmenter
 from .baseline import wander_period
 from .kalman import KalmanClient
 from .records import column_means, in_use, stops_of
@@ -68,10 +68,7 @@ def message_and_state(unit, client, previous, kept, round):
     refines = bool(kept.get("refines"))
     settings = {"inputs": unit.inputs, "const": wishes.const or refines, "local_model": wishes.local_model}
     state = {**kept, "client": client, "previous": previous, "round": round}
-    if monitor is None and isinstance(client, UnitClient):  # what every fit runs, without the other kinds
-        message = client.message_about(unit.outputs, unit.starts, **settings)
-    else:
-        message = worker.unit_message(client, unit.outputs, unit.starts, monitor=monitor, **settings)
+    message = worker.unit_message(client, unit.outputs, unit.starts, monitor=monitor, **settings)
     if isinstance(client, UnitClient):
         state["loading_error"] = unit_model.loading_error(client, message)
     else:
@@ -242,7 +239,10 @@ def learn_from_reply(unit, reply, state, round):
     """Fit the augmenter to the influence the server reports, and keep what else it found of the unit."""
     _check_shape(unit, reply.cross_term, state)
     client, augmenter = state["client"], as_augmenter(unit.augmenter)
-    _fit_augmenter(unit, augmenter, client, reply)
+    n_states = len(reply.transition)
+    features = worker.local_features(client, unit.outputs, unit.inputs, unit.starts, n_states)
+    with config_context(assume_finite=True):
+        augmenter.fit(features, reply.cross_term, reply.transition[:, :n_states], unit.starts)
     learned = {"augmenter": augmenter, "transition": reply.transition}
     if reply.input_matrix is not None:
         learned |= {"input_matrix": reply.input_matrix, "input_mean": column_means(unit.inputs)}
@@ -254,20 +254,6 @@ def learn_from_reply(unit, reply, state, round):
     if reply.noise_share is not None:
         client = unit_model.with_noise_share(client, float(reply.noise_share[0]))
     return Acknowledgement(), {**state, **learned, "client": client}
-
-
-def _fit_augmenter(unit, augmenter, client, reply):
-    """Fit an augmenter to the cross term of a reply, without a copy of complete measurements where it can."""
-    n_states = len(reply.transition)
-    influence = reply.cross_term, reply.transition[:, :n_states], unit.starts
-    if isinstance(augmenter, LinearAugmenter) and isinstance(client, UnitClient):
-        Y = in_use(client, unit.outputs)
-        products = client.model.products
-        if products is not None or worker.is_complete(Y):
-            with config_context(assume_finite=True):
-                augmenter.fit(Y, *influence, level=client.model.mean, products=products)
-            return
-    augmenter.fit(worker.local_features(client, unit.outputs, unit.inputs, unit.starts, n_states), *influence)
 
 
 def _before(unit, message, state, round):

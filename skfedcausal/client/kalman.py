@@ -71,7 +71,7 @@ def canonical_basis(moments):
 
 def hankel_basis(moments, n_future=3):
     """Loadings of the states behind the Hankel matrix of a long autoregression with the inputs [1]_."""
-    predictor = _long_autoregression(moments)
+    predictor = moments.autoregression()
     n_lags, d, c = predictor.shape
     past = moments.past[1]
     n_future = min(n_future, n_lags)
@@ -86,41 +86,7 @@ def hankel_basis(moments, n_future=3):
     return future @ observability[:d, :d]
 
 
-def _long_autoregression(moments):
-    """Coefficients of the lags of measurements and inputs, by statsmodels where the record allows it."""
-    n_lags = moments.n_lags
-    if not _one_complete_series(moments) or moments.n_samples <= 2 * moments.n_past + n_lags + 1:
-        return moments.autoregression()
-    return _statsmodels_lags(moments.series, n_lags, moments.input_series)
-
-
-def _one_complete_series(moments):
-    return moments.complete and len(moments.starts) == 1 and moments.n_sensors > 1
-
-
-def _statsmodels_lags(series, n_lags, inputs=None):
-    """Coefficients of the lags of series and inputs by statsmodels, shape (n_lags, d, d + n_inputs).
-
-    Inputs that never move get the coefficient zero.
-    """
-    from statsmodels.tsa.api import VAR  # slow to import, and most units never need it
-
-    if inputs is None:
-        return VAR(series).fit(n_lags, trend="c").coefs
-    moving = inputs.std(axis=0) > 0
-    exog = None
-    if moving.any():
-        exog = np.hstack([np.roll(inputs[:, moving], lag, axis=0) for lag in range(1, n_lags + 1)])
-    fit = VAR(series, exog=exog).fit(n_lags, trend="c")
-    d, k = series.shape[1], int(moving.sum())
-    driven = np.zeros((n_lags, d, len(moving)))
-    rows = np.asarray(fit.params)[1 : 1 + n_lags * k]  # after the constant
-    driven[:, :, moving] = np.swapaxes(rows.reshape(n_lags, k, d), 1, 2)
-    return np.concatenate([fit.coefs, driven], axis=2)
-
-
 METHODS = {"pca-var": pca_basis, "lag-var": lag_basis, "cva-var": canonical_basis, "subspace": hankel_basis}
-_BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others need lag covariances only
 
 
 def _most_states(moments):
@@ -152,28 +118,13 @@ def _common_factors(moments, order, most):
     noise of single sensors, so a state that the unit's own past hardly predicts (one that forgets within a
     row, or that another unit or its inputs drive) shows there as a common factor.
     """
-    n = moments.n_samples - moments.n_past
+    n, unpredicted, floor = moments.n_samples - moments.n_past, _unpredicted(moments), noise_floor(moments)
     while order < most:
         freedom = degrees_of_freedom(moments.n_sensors, order)
-        if freedom == 0 or n * _factors(moments, order).misfit < freedom * np.log(n):
+        if freedom == 0 or n * factor_analysis(unpredicted, order, floor).misfit < freedom * np.log(n):
             break
         order += 1
     return order
-
-
-def _faint_states(moments, order):
-    """Number of further states with which nothing tells of still another one; none where something always does.
-
-    A state that neither the long past nor the sensors of a row show for sure makes the others remember more than a
-    row. Two statistics tell of one state more. They are independent without it, and their sum is compared with a
-    chi-squared variate: what one factor more explains of what the past leaves unpredicted, and Bartlett's statistic
-    with a past of few numbers, the last rows of the states and of the direction that may be another. A record that
-    no number of states explains, as most recorded ones, keeps the first.
-    """
-    for states in range(order, min(_most_states(moments), moments.n_sensors - 1) + 1):
-        if not _lacks_a_state(moments, states):
-            return states - order
-    return 0
 
 
 def _lacks_a_state(moments, order):
@@ -186,10 +137,11 @@ def _lacks_a_state(moments, order):
     limit = chdtri(freedom + factors - fewer, TUNING.identification_order_level)
     if not factors:
         return statistic > limit
-    statistic += n * _factors(moments, order).misfit
+    unpredicted, floor = _unpredicted(moments), noise_floor(moments)
+    statistic += n * factor_analysis(unpredicted, order, floor).misfit
     if statistic <= limit or not fewer:
         return statistic > limit
-    return statistic - n * _factors(moments, order + 1).misfit > limit
+    return statistic - n * factor_analysis(unpredicted, order + 1, floor).misfit > limit
 
 
 def _near_past(moments, order):
@@ -210,10 +162,9 @@ def _near_past(moments, order):
     return statistic, (d - order) * max(n_past - order, 0), present @ axes[:, ::-1]
 
 
-def _factors(moments, n_factors):
-    """Factor analysis of what the past leaves unpredicted."""
-    floor = noise_floor(moments)
-    return factor_analysis(floor_eigenvalues(moments.unexplained, floor.min()), n_factors, floor)
+def _unpredicted(moments):
+    """Covariance of what the past leaves unpredicted, no smaller in any direction than noise is."""
+    return floor_eigenvalues(moments.unexplained, noise_floor(moments).min())
 
 
 def noise_floor(moments):
@@ -229,7 +180,7 @@ def _loadings(moments, predicted, order):
     n_predicted = predicted.shape[1]
     if n_predicted == order:
         return predicted
-    factors = _factors(moments, order)
+    factors = factor_analysis(_unpredicted(moments), order, noise_floor(moments))
     root = np.sqrt(factors.R)[:, None]
     basis = np.linalg.qr(predicted / root)[0]
     rest = factors.C / root
@@ -254,7 +205,7 @@ def identify(moments, method, n_states):
     else:
         C, R = found
         order = C.shape[1]
-    A, Q, B = dynamics(moments, C, R, by_statsmodels=method in _BY_STATSMODELS)
+    A, Q, B = dynamics(moments, C, R)
     model = UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean, B)
     if order < moments.n_sensors:
         return model
@@ -264,13 +215,20 @@ def identify(moments, method, n_states):
 def _with_faint_states(moments, order, n_predicted):
     """Loadings of states of unit covariance and sensor noise, with the faint states; None where there are none.
 
-    A state that rows show so little of that the edges of the record count is left out.
+    A state that neither the long past nor the sensors of a row show for sure makes the others remember more than a
+    row. Two statistics tell of one state more. They are independent without it, and their sum is compared with a
+    chi-squared variate: what one factor more explains of what the past leaves unpredicted, and Bartlett's statistic
+    with a past of few numbers, the last rows of the states and of the direction that may be another. As many states
+    are taken as leave nothing that tells of still another one. A record that no number of states explains, as most
+    recorded ones, keeps the first. A state that rows show so little of that the edges of the record count is left out.
     """
-    more = _faint_states(moments, order)
-    if not more:
+    states, most = order, min(_most_states(moments), moments.n_sensors - 1)
+    while states <= most and _lacks_a_state(moments, states):
+        states += 1
+    if not order < states <= most:
         return None
-    predicted = _near_past(moments, order + more - 1)[2][:, : n_predicted + more]
-    C = _loadings(moments, predicted, order + more)
+    predicted = _near_past(moments, states - 1)[2][:, : n_predicted + states - order]
+    C = _loadings(moments, predicted, states)
     S, fit = _split(moments, C)
     C = C @ np.linalg.cholesky(S)
     noise = 1 / np.linalg.eigvalsh(C.T @ (C / fit.R[:, None]))[0]
@@ -301,9 +259,9 @@ def _split(moments, C):
     floor = noise_floor(moments)
     fit = NoiseFit(floor, True, 0)
     if d > p:
-        unexplained = floor_eigenvalues(moments.unexplained, floor.min())
-        fit = sensor_noise(unexplained, C, floor)
-        R = np.maximum(fit.R / max(_noise_share(unexplained, C, fit.R), 1.0), floor)
+        unpredicted = _unpredicted(moments)
+        fit = sensor_noise(unpredicted, C, floor)
+        R = np.maximum(fit.R / max(_noise_share(unpredicted, C, fit.R), 1.0), floor)
         fit = NoiseFit(R, fit.converged, fit.n_steps)
     return _state_covariances(moments.G[0], C, fit.R)[1], fit
 
@@ -342,7 +300,7 @@ def _state_covariances(G, C, R):
     return raw, floor_eigenvalues(first - N, floor), weights
 
 
-def dynamics(moments, C, R, *, B=None, by_statsmodels=False):
+def dynamics(moments, C, R, *, B=None):
     """Transition, process covariance and input matrix of scaled states with known loadings and noise.
 
     C is (d, p), R (d,) or (d, d), B (p, k) or None.
@@ -351,10 +309,7 @@ def dynamics(moments, C, R, *, B=None, by_statsmodels=False):
     floor = TUNING.identification_state_floor * np.trace(state) / len(state)
     if moments.inputs is not None:
         return _driven_dynamics(moments.inputs, raw[1], state, weights, floor, B)
-    lagged = raw[1]
-    if by_statsmodels and _one_complete_series(moments) and weights.shape[1] > 1:
-        lagged = _statsmodels_lags(moments.series @ weights, 1)[0] @ raw[0]
-    A = cap_radius(np.linalg.solve(state, lagged.T).T, _MAX_RADIUS)
+    A = cap_radius(np.linalg.solve(state, raw[1].T).T, _MAX_RADIUS)
     return A, floor_eigenvalues(state - A @ state @ A.T, floor), B
 
 
@@ -495,11 +450,9 @@ class KalmanClient(HasBaseline, UnitClient):
     "subspace" the observability space in the Hankel matrix of a long autoregression, all of which white
     sensor noise does not disturb. In all of them the states follow a first-order vector autoregression,
     driven by the inputs where `fit` is given any, and corrected for the measurement noise left in the
-    states; "pca-var" and "subspace" leave the autoregressions of complete records to statsmodels, the others
-    need lag covariances only. Missing cells are exact in the filter; in identification they are taken to be
-    missing at random, and a pair of sensors that is never there at the same time tells nothing. A transition
-    matrix identified alone is biased by the influence of other units; a server that sees all units
-    re-estimates it.
+    states. Missing cells are exact in the filter; in identification they are taken to be missing at random,
+    and a pair of sensors that is never there at the same time tells nothing. A transition matrix identified
+    alone is biased by the influence of other units; a server that sees all units re-estimates it.
 
     With more states than sensors, `identify` is not used: the measured quantities follow an autoregression
     of as many lags as it takes, in observer form, with the share of sensor noise of the best likelihood.
@@ -655,7 +608,7 @@ class KalmanClient(HasBaseline, UnitClient):
         model = _checked_identification(self, given, moments, name)
         if steady is not kept:  # what is sent has the shifts
             moments = Moments(kept, level, starts, noise=added)
-            model = replace(model, products=moments.products, variance=steady.var(axis=0))
+            model = replace(model, variance=steady.var(axis=0))
         if not given and moments.complete:
             model = replace(model, own_past=moments.own_past())
         return model, moments.input_mean
@@ -718,9 +671,12 @@ def _checked_identification(client, given, moments, name):
             f"count as {len(moments.scale)} with hardly any noise. Keep one column.",
         )
     try:
-        model = _identified(client, given, moments, name)
+        if "C" in given:
+            model = _with_given(given, moments, name)
+        else:
+            model = identify(moments, client.identify, client.n_states)
         if are_covariances(model.Q[None]):
-            return replace(model, products=moments.products)
+            return model
     except np.linalg.LinAlgError:
         pass
     raise ValueError(
@@ -730,10 +686,8 @@ def _checked_identification(client, given, moments, name):
     )
 
 
-def _identified(client, given, moments, name):
-    """Model with the matrices that were not given identified from the data."""
-    if "C" not in given:
-        return identify(moments, client.identify, client.n_states)
+def _with_given(given, moments, name):
+    """Model with a given C, and with the matrices that were not given identified from the data."""
     C = given["C"] / moments.scale[:, None]
     p = C.shape[1]
     if np.linalg.matrix_rank(C) < p:

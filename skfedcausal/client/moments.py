@@ -8,18 +8,7 @@ import numpy as np
 from scipy.linalg import null_space, solve, solve_triangular
 from scipy.signal import lfilter
 
-from ..statespace.episodes import (
-    PIECE,
-    add_lag_products,
-    block_toeplitz,
-    column_mean,
-    episodes,
-    lag_covariances,
-    lagged_rows,
-    recentre_lag_sums,
-    rows_in_cache,
-    symmetric,
-)
+from ..statespace.episodes import block_toeplitz, column_mean, episodes, lag_covariances, lagged_rows
 from ..statespace.matrices import floor_eigenvalues
 from ..statespace.observation import weights
 from ..statespace.segments import find_changes
@@ -350,7 +339,7 @@ class Moments:
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
         n_lags = min(max(-(-TUNING.moments_past // self._d), _MIN_LAGS), MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
         lags = range(n_lags + 1)
-        self._raw, self.products = (Y, U), None
+        self._raw = Y, U
         self._parts = (Y,) if U is None else (Y, U)  # measurements, and inputs where there are any
         self.n_sensors, self.n_lags = self._d, n_lags  # that identification looks back
         self.n_past = n_lags * sum(part.shape[1] for part in self._parts)
@@ -363,63 +352,25 @@ class Moments:
         self.inputs = None if U is None else _InputMoments(self._input_scale, self._G, self._d)
 
     def _complete_sums(self, lags):
-        """Lag covariances of a complete record: one pass, centred piece by piece and scaled at the end.
-
-        Whether it is one; the pass ends at the first piece that is not. A mean that is not known yet is
-        first taken from one piece: what it is off it is so in every row of that piece, which bounds its
-        square by the variance times the number of pieces.
-        """
-        n_columns = sum(part.shape[1] for part in self._parts)
-        sums = np.zeros((len(lags), n_columns, n_columns))
-        size = rows_in_cache(n_columns)
-        buffer, ones = np.empty((size + lags[-1], n_columns)), np.ones(size)
-        near = self._level(slice(0, PIECE))
-        level, totals = np.tile(near, (len(buffer), 1)), []
-        for start, stop in episodes(self.starts, self.n_samples):
-            totals.append(np.zeros(n_columns))
-            for first in range(start, stop, size):
-                rows = slice(first, min(first + len(buffer), stop))
-                piece, n_early = buffer[: rows.stop - first], min(size, stop - first)
-                self._rows_of_both(rows, out=piece)
-                piece -= level[: len(piece)]  # row by row it takes twice as long
-                add_lag_products(sums, piece, lags, n_early)
-                if not np.isfinite(np.trace(sums[0])):
-                    return False
-                totals[-1] += ones[:n_early] @ piece[:n_early]
-        self._take_off_means(sums, lags, near, totals)
-        sums[0] = symmetric(sums[0])
-        d = self._d
-        self.products = sums[0][:d, :d]
+        """Lag covariances of a complete record; whether it is one."""
+        x, d = np.hstack(self._parts), self._d
+        if not np.isfinite(x.sum()):
+            return False
+        level = column_mean(x)
+        for mean, own in ((self.mean, slice(d)), (self.input_mean, slice(d, None))):
+            level[own] = level[own] if mean is None else mean
+        x -= level
+        sums = lag_covariances(x, lags, self.starts)
+        if not np.isfinite(np.trace(sums[0])):
+            return False
+        self.mean = level[:d]
+        if self._raw[1] is not None:
+            self.input_mean = level[d:]
         scale = np.sqrt(np.diag(sums[0]) / self.n_samples)
         scale[d:][scale[d:] == 0] = 1.0  # an input that never moves gets the coefficient zero
         self.scale, self._input_scale = scale[:d], scale[d:]
         self._G = self._V = sums / np.outer(scale, scale) / self.n_samples
         return True
-
-    def _rows_of_both(self, rows, out=None):
-        """Some rows of measurements and inputs side by side."""
-        return np.concatenate([part[rows] for part in self._parts], axis=1, out=out)
-
-    def _level(self, rows):
-        """Means of measurements and inputs side by side, those that are not known of some rows."""
-        means = zip(self._parts, (self.mean, self.input_mean), strict=False)
-        return np.concatenate([column_mean(part[rows]) if mean is None else mean for part, mean in means])
-
-    def _take_off_means(self, sums, lags, near, totals):
-        """Take what is left of means that are not known off the sums of rows less the level `near`.
-
-        `totals` are the sums of the rows of each episode.
-        """
-        known = [self.mean is not None] * self._d + [self.input_mean is not None] * (len(near) - self._d)
-        shift = np.where(known, 0.0, sum(totals) / self.n_samples)
-        self.mean = (near + shift)[: self._d]
-        if self._raw[1] is not None:
-            self.input_mean = (near + shift)[self._d :]
-        for (start, stop), total in zip(episodes(self.starts, self.n_samples), totals, strict=True):
-            n_ends = min(lags[-1], stop - start)
-            head = self._rows_of_both(slice(start, start + n_ends)) - near
-            tail = self._rows_of_both(slice(stop - n_ends, stop)) - near
-            recentre_lag_sums(sums, shift, total, stop - start, head, tail)
 
     def _sums_with_gaps(self, lags):
         Y, U = self._raw

@@ -45,7 +45,7 @@ class UnitRows(NamedTuple):
 
 def in_use(client, Y):
     """Columns of `Y` (n_samples, n_features) that the model of a client uses."""
-    return Y if client.uses_all_columns else Y[:, client.used_columns]
+    return Y if client.used_columns.all() else Y[:, client.used_columns]
 
 
 def as_inputs(inputs, n_samples):

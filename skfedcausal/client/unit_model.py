@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..arguments import Lengths, checked, rows_of_numbers, warn
-from ..bases import BaseEstimator, Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned
+from ..bases import Checked, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned
 from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
 from ..message.states import StateMessage
@@ -40,16 +40,6 @@ from .tuning import TUNING
 # Filter and smoother from a start of the user's choice go through statsmodels.
 
 
-@cache
-def _parameters_of(cls):
-    return cast(Any, BaseEstimator._get_param_names).__func__(cls)
-
-
-def quick_names(cls):
-    """Names of the parameters of a class that every unit has an object of: looked up once, not in every clone."""
-    return list(_parameters_of(cls))
-
-
 class CheckedRecord(NamedTuple):
     """A record that was checked, and the model that is to look at it."""
 
@@ -63,7 +53,6 @@ class CheckedRecord(NamedTuple):
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, Checked):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
-    _get_param_names = classmethod(quick_names)
     baseline_: Any = None  # of a client that takes one off
     mean_: np.ndarray
     _active: np.ndarray
@@ -379,7 +368,6 @@ class UnitModel:
     B: np.ndarray | None = None
     input_mean: np.ndarray | None = None
     unpredicted: np.ndarray | None = None
-    products: np.ndarray | None = None
     gain: np.ndarray | None = None
     initial: Any = None  # of an episode: None for stationary, "diffuse", or mean and covariance
     variance: np.ndarray | None = None  # of each sensor around levels that shift, where they do
@@ -478,23 +466,11 @@ class UnitModel:
             return filtered_with(self.gain, self.A, self.C, Y - self.mean, exogenous, starts)
         if self.initial is not None:
             return own_run(self, Y, exogenous, starts).filtered
-        states = self._complete_states(Y, exogenous, starts)
-        if states is not None:
-            return states
+        info = self.information(Y)
+        if info.is_constant:
+            return filtered_states(self.schedule(info.patterns[0]), info.z, exogenous=exogenous, starts=starts)
         start = self.initial_covariance()
-        return filter_missing(self.A, self.Q, start, self.information(Y), exogenous=exogenous, starts=starts).filtered
-
-    def _complete_states(self, Y, exogenous, starts):
-        """Filtered states of a record without gaps, in the one pass over it that also finds a gap: then None.
-
-        A NaN or infinity reaches all later states of its episode, so that the last ones say whether there was one.
-        """
-        W = self.weights
-        with np.errstate(invalid="ignore", over="ignore"):
-            offset = -self.mean @ W if self.mean.any() else None
-            states = filtered_states(self.schedule(), (Y, W), exogenous=exogenous, offset=offset, starts=starts)
-        ends = [stop - 1 for _, stop in episodes(starts, len(Y))]
-        return states if np.isfinite(states[ends]).all() else None
+        return filter_missing(self.A, self.Q, start, info, exogenous=exogenous, starts=starts).filtered
 
     def predict(self, Y, U=None, starts=(0,)):
         """States predicted one step ahead, shape (n_samples, n_states)."""
@@ -517,7 +493,7 @@ class UnitModel:
             run = filter_missing(self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts)
             return info.const + run.log_likelihood
         schedule = self.schedule(info.patterns[0])
-        H = filtered_states(schedule, (info.z, None), exogenous=exogenous, starts=starts)
+        H = filtered_states(schedule, info.z, exogenous=exogenous, starts=starts)
         predicted = predicted_states(self.A, H, exogenous=exogenous, starts=starts)
         return log_likelihood_terms(schedule, info.z, info.const, predicted, starts)
 
@@ -592,7 +568,6 @@ class UnitClient(UnitFilter):
     n_states_: int
     n_features_in_: int
     feature_names_in_: np.ndarray
-    _all_are_used = True  # columns; before a fit
     _added_noise: Any = 0.0  # variance of what was added on purpose to the columns that are used, (n_used,)
     _noise_share: float | None = None  # of sensor noise in messages, where a server chose one
     _model_before: UnitModel | None = None  # that of a monitor took its place
@@ -653,11 +628,6 @@ class UnitClient(UnitFilter):
         return self._model_before
 
     @property
-    def uses_all_columns(self):
-        """Whether none of the columns never moved."""
-        return self._all_are_used
-
-    @property
     def added_noise(self) -> Any:
         """Variance of noise that was added on purpose to the columns that are used, (n_used,) or zero."""
         return self._added_noise
@@ -665,7 +635,6 @@ class UnitClient(UnitFilter):
     def _keep(self, model, active, constants=()):
         """Take over a model of some columns; the others have the levels `constants`, (n_features - n_used,)."""
         self._model, self._active, self._noise_share, self._model_before = model, active, None, None
-        self._all_are_used = bool(active.all())
         levels = np.zeros(len(active))
         levels[~active] = constants
         self.__dict__.update(_public_attributes(model, active, levels))
@@ -808,7 +777,7 @@ def refined(client, Y, states, covariances):
     variance = np.nanvar(kept, axis=0) if model.variance is None else model.variance
     cov = covariances[0] if len(covariances) == 1 else covariances
     C, R, mean = observation_step(kept, states, cov, NOISE_FLOOR * variance + client.added_noise)
-    model = replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None)
+    model = replace(model, C=C, R=R, mean=mean, unpredicted=None)
     return client.__replace__(model=model, noise_share=None)
 
 

@@ -16,7 +16,7 @@ from ..privacy.mechanism import bounds_of
 from ..seeding import seeded
 from .extended_kalman import ExtendedKalmanClient
 from .kalman import KalmanClient
-from .unit_model import UnitClient, under_noise
+from .unit_model import under_noise
 from .watching import Batch, Feed
 from .worker import UnitWorker, flags_of, off_baseline, own_record
 
@@ -114,7 +114,7 @@ def known_units(plant, noise, kept):
 def further_units(plant, augmenter, kept):
     """Units about the next rows of their record, which go on with the models that they keep."""
     settings = {name: {"augmenter": augmenter} for name in plant.names}
-    return _units_about(plant, settings, {name: _with_rows_to_come(kept[name]) for name in plant.names})
+    return _units_about(plant, settings, kept)
 
 
 def _units_about(plant, settings, states):
@@ -124,14 +124,6 @@ def _units_about(plant, settings, states):
         worker = UnitWorker(name, Y, U, plant.starts, columns, index=plant.index, **settings.get(name, {}))
         sites[name] = Site(worker, states.get(name))
     return sites
-
-
-def _with_rows_to_come(state):
-    """State of a unit without what its client remembers of the sums of earlier rows."""
-    client = state["client"]
-    if not isinstance(client, UnitClient) or client.model.products is None:
-        return state
-    return {**state, "client": client.__replace__(model=replace(client.model, products=None))}
 
 
 def _watched(state, noise):

@@ -136,16 +136,11 @@ def local_features(client, Y, U, starts, n_states=None):
     Y = in_use(client, Y)
     model = client.model
     centred = Y - model.mean
-    if not is_complete(Y):
+    if not np.isfinite(Y.sum()):  # a missing value anywhere reaches the sum
         missing = np.isnan(centred)
         expected = model.filter(Y, U, starts) @ model.C.T
         centred[missing] = expected[missing]
     return centred
-
-
-def is_complete(Y):
-    """Whether no measurement is missing."""
-    return bool(np.isfinite(Y.sum()))  # a missing value anywhere reaches the sum
 
 
 def in_shape(value, shape, part, method):
@@ -409,8 +404,17 @@ class UnitWorker:
         Y = self.with_baseline if outputs is None else outputs
         U = self.inputs if inputs is None else inputs
         template = self.client if template is None else template
-        about = self.starts, self.name, self.columns, self.noise, self.index, self.least_shift
-        return fitted_client(template, Y, U, *about)
+        if not isinstance(template, KalmanClient):
+            return fitted_client(template, Y, U, self.starts, self.name, self.columns, self.noise)
+        try:
+            client = clone(template)
+        except TypeError:
+            client = copied(template)  # which says of what there cannot be two
+        who = f"unit {self.name!r}"
+        client.fit(UnitRows(Y, U, self.starts, who, self.columns, self.noise, self.index, self.least_shift))
+        if client.C is None:
+            warn_few_rows(len(Y), len(client.model.C), client.n_states_, who)
+        return client
 
     def first_state(self):
         """What a unit notices of its own record; under privacy nothing, for it would tell of values."""
@@ -421,22 +425,13 @@ class UnitWorker:
         return message if self.clock is None else replace(message, clock=self.clock.numbers, grid=self.clock.digest)
 
 
-def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None, least_shift=0.0):
-    """The unit's fitted model: a clone of a KalmanClient, or the unit's own object as it is.
+def fitted_client(template, Y, U, starts, name, columns, noise=None):
+    """A unit's fitted model that is no KalmanClient: the unit's own object as it is, or what is behind it.
 
     `Y` (n_samples, n_features), `U` (n_samples, n_inputs) or None; `noise` (n_features,) is the variance of noise that
     was added to `Y` on purpose, None where there is none.
     """
     who = f"unit {name!r}"
-    if isinstance(template, KalmanClient):
-        try:
-            client = clone(template)
-        except TypeError:
-            client = copied(template)  # which says of what there cannot be two
-        client.fit(UnitRows(Y, U, starts, who, columns, noise, index, least_shift))
-        if client.C is None:
-            warn_few_rows(len(Y), len(client.model.C), client.n_states_, who)
-        return client
     if noise is not None:
         check_takes_noise(template, name)
         return NonlinearClient(template, who).fit(Y, U, starts, columns).fitted_on(noise)

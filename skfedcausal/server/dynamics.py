@@ -78,7 +78,7 @@ class PlantFilter:
         if not self.record.is_constant:
             return self._with_gaps[0]
         z = self.record.stacked()
-        return kalman.filtered_states(self._schedule, (z, None), out=z, **self._driven)
+        return kalman.filtered_states(self._schedule, z, out=z, **self._driven)
 
     @cached_property
     def predicted(self):

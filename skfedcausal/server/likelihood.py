@@ -279,4 +279,4 @@ class LikelihoodServer(Grouped, PlantServer):
     def _rounds(self, came):
         """Learn from the first answers that came and from those of further rounds; the messages that were used."""
         self._validate_params()
-        return (yield from rounds_of(self, came, self._learned_from))
+        return rounds_of(self, came, self._learned_from)

@@ -198,34 +198,26 @@ def covariance_schedule(A, Q, J, P0=None, max_steps=100_000):
     return CovarianceSchedule(A, J, np.array(predicted), np.array(filtered))
 
 
-def filtered_states(schedule, drive, *, exogenous=None, offset=None, starts=(0,), out=None):
-    """Filtered states ``E[h_t | y_1..y_t]`` of one or several episodes, shape (n_samples, n).
-
-    `drive` is a pair (Y, W) with information vectors ``z = W' y + offset``; None for W takes Y as it is.
-    """
-    Y, W = drive
+def filtered_states(schedule, z, *, exogenous=None, starts=(0,), out=None):
+    """Filtered states ``E[h_t | z_1..z_t]`` of one or several episodes from information vectors, (n_samples, n)."""
     A, J = schedule.A, schedule.J
-    n_samples, n = len(Y), len(A)
+    n_samples, n = len(z), len(A)
     H = np.empty((n_samples, n)) if out is None else out
     settled, n_transient = schedule.filtered[-1], len(schedule.filtered) - 1
     F = A - settled @ J @ A
-    K = settled if W is None else settled @ W.T
     keep = None if exogenous is None else np.eye(n) - settled @ J
-    shift = None if offset is None else settled @ offset
     for start, stop in episodes(starts, n_samples):
         first, h = min(stop, start + n_transient), None
-        Z = Y[start:first] if W is None else Y[start:first] @ W
         for k, t in enumerate(range(start, first)):  # rows with covariances of their own
             prediction = np.zeros(n) if h is None else A @ h
             if exogenous is not None:
                 prediction = prediction + exogenous[t]
-            z = Z[k] if offset is None else Z[k] + offset
-            h = H[t] = prediction + schedule.filtered[k] @ (z - J @ prediction)
+            h = H[t] = prediction + schedule.filtered[k] @ (z[t] - J @ prediction)
         if first < stop:
-            drives = [(Y[first:stop], K)]
+            drives = [(z[first:stop], settled)]
             if exogenous is not None:
                 drives.append((exogenous[first:stop], keep))
-            driven_recurrence(F, *drives, offset=shift, x0=h, out=H[first:stop])
+            driven_recurrence(F, *drives, x0=h, out=H[first:stop])
     return H
 
 
@@ -507,7 +499,7 @@ class Recurrence:
         self._chunk = min(n_rows, max(256, _CACHE_BYTES // (8 * len(self._F))))
         self._levels, self._F_last = _levels(self._F, self._chunk)
 
-    def run(self, *drives, offset=None, x0=None, out=None):
+    def run(self, *drives, x0=None, out=None):
         """States of the recurrence, see :func:`driven_recurrence`."""
         *batch, n_samples, _ = drives[0][0].shape
         p = len(self._F)
@@ -528,8 +520,6 @@ class Recurrence:
                     np.copyto(g, rows)
                 else:
                     np.matmul(rows, KT, out=g)
-            if offset is not None:
-                g += offset
             if x is not None:
                 g[..., 0, :] += x @ self._F.T
             _solve(g, X[..., start:stop, :], self._levels, self._F_last)
@@ -537,14 +527,14 @@ class Recurrence:
         return X
 
 
-def driven_recurrence(F, *drives, offset=None, x0=None, out=None):
-    """States of ``x[t] = F x[t-1] + sum_i K_i y_i[t] + offset``, shape (..., n_samples, p).
+def driven_recurrence(F, *drives, x0=None, out=None):
+    """States of ``x[t] = F x[t-1] + sum_i K_i y_i[t]``, shape (..., n_samples, p).
 
     A value that is not finite spoils the block of rows it lies in, not only the later ones. Costs one
     product ``Y K'`` per drive plus about ``2 * block * p**2`` flops per row; beyond the output, memory is a
     fixed buffer of about half a megabyte.
     """
-    return Recurrence(F, drives[0][0].shape[-2]).run(*drives, offset=offset, x0=x0, out=out)
+    return Recurrence(F, drives[0][0].shape[-2]).run(*drives, x0=x0, out=out)
 
 
 # Records simulated from a plant: its states, and what measurements of given information say of them.

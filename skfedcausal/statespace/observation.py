@@ -1,7 +1,7 @@
 """Measurements reduced to what they say about the state, and sensors whose levels wander."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -247,7 +247,7 @@ def sensor_noise(G, C, floor, max_steps=TUNING.observation_max_steps):
     rest = np.eye(d) - basis @ basis.T
     left_over = np.einsum("ij,jk,ki->i", rest, G, rest) * d / (d - p)
     theta = np.clip(np.log(np.maximum(left_over, np.finfo(float).tiny)), low, high)
-    found = _least(theta, lambda theta: _profile(theta, G, C), (low, high), max_steps, _TOLERANCE)
+    found = _least(theta, partial(_profile, G=G, C=C), (low, high), max_steps, _TOLERANCE)
     return NoiseFit(np.exp(found.theta), found.converged, found.n_steps)
 
 
@@ -270,7 +270,7 @@ def factor_analysis(S, n_factors, floor):
     """
     low, high = np.log(floor), np.log(np.maximum(np.diag(S), floor))
     theta = np.clip(-np.log(np.diag(np.linalg.pinv(S, hermitian=True))), low, high)
-    found = _least(theta, lambda theta: _left_by_factors(theta, S, n_factors), (low, high), 50, 1e-4)
+    found = _least(theta, partial(_left_by_factors, S=S, n_factors=n_factors), (low, high), 50, 1e-4)
     root = np.exp(found.theta / 2)
     vectors = np.linalg.eigh(S / np.outer(root, root))[1][:, ::-1]
     return FactorFit(vectors[:, :n_factors] * root[:, None], np.exp(found.theta), float(found.value))

@@ -103,7 +103,7 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
     for start, stop in episodes(starts, len(z)):
         rows = slice(start, stop)
         known = None if exogenous is None else exogenous[rows]
-        filtered = kalman.filtered_states(schedule, (z[rows], None), exogenous=known)
+        filtered = kalman.filtered_states(schedule, z[rows], exogenous=known)
         predicted = kalman.predicted_states(A, filtered, exogenous=known)
         level = np.zeros(len(A))
         if levels is not None:

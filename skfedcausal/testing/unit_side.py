@@ -11,7 +11,7 @@ from ..bases import settings_by_name
 from ..client.augmenter import as_augmenter
 from ..client.extended_kalman import ExtendedKalmanClient
 from ..client.unit_model import UnitClient
-from ..client.worker import fitted_client, unit_message
+from ..client.worker import UnitWorker, unit_message
 from ..message.states import StateMessage
 from ..privacy.accountant import PrivacyAccountant, Scope
 from ..privacy.calibration import PrivacyBudgetError
@@ -86,13 +86,13 @@ class _SeenClient(check.Seen):
 
     @cached_property
     def one(self):
-        return fitted_client(self.new(), self.Y, None, _STARTS, "boiler", None)
+        return UnitWorker("boiler", self.Y, None, _STARTS, None, self.new()).fitted()
 
     def again(self):
         """A client fitted to another record before, if it is fitted as it is."""
         if isinstance(self.given, UnitClient):
             return self.new().fit(self.record(seed=5)[:150]).fit(self.Y, lengths=_LENGTHS)
-        return fitted_client(self.new(), self.Y, None, _STARTS, "boiler", None)
+        return UnitWorker("boiler", self.Y, None, _STARTS, None, self.new()).fitted()
 
     def learned(self, one):
         return self.message_of(self.Y, one, local_model=True)

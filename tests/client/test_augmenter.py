@@ -242,15 +242,6 @@ def test_another_number_of_columns_is_refused(augmenter):
         clone(augmenter).fit(*record()).predict(np.ones((5, 2)))
 
 
-def test_measurements_whose_products_are_known_are_learned_from_alike():
-    Y, cross = record()
-    centred = Y - Y.mean(axis=0)
-    known = LinearAugmenter().fit(Y, cross, level=Y.mean(axis=0), products=centred.T @ centred)
-    assert_allclose(known.coef_, LinearAugmenter().fit(centred, cross).coef_, rtol=1e-9)
-    with pytest.raises(ValueError, match="expecting 3 features"):
-        known.predict(Y[:, :2])
-
-
 def test_parameters_of_a_class_are_those_of_its_constructor_also_in_subclasses():
     class Own(LinearAugmenter):
         def __init__(self, alpha=0.5, weight=2):

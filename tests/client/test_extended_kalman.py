@@ -38,7 +38,7 @@ def test_linear_maps_give_the_kalman_filter():
     ).fit(Y)
     J = C.T @ np.linalg.solve(R, C)
     schedule = covariance_schedule(A, Q, J, P0=10 * Q + np.eye(2))
-    expected = filtered_states(schedule, (Y @ np.linalg.solve(R, C), None))
+    expected = filtered_states(schedule, Y @ np.linalg.solve(R, C))
     prior, _, posterior, posterior_cov = client.filter_moments(Y)
     assert_allclose(posterior, expected, rtol=1e-9, atol=1e-12)
     assert_allclose(prior[1:], expected[:-1] @ A.T, rtol=1e-9, atol=1e-12)

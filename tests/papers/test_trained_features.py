@@ -99,7 +99,7 @@ def test_least_squares_on_features_finds_a_square():
     fitted = LinearAugmenter(alpha=0.0, features=SQUARES).fit(Y, target)
     assert_allclose(fitted.predict(Y)[1:], target[1:], atol=1e-8)
     level = np.array([1.0, 1.0])
-    centred = LinearAugmenter(alpha=0.0, features=SQUARES).fit(Y, target, level=level)
+    centred = LinearAugmenter(alpha=0.0, features=SQUARES).fit(Y - level, target)
     assert_allclose(centred.predict(Y - level)[1:], target[1:], atol=1e-8)
 
 

@@ -35,7 +35,7 @@ def log_likelihood(A, Q, N, s):
     J = np.linalg.inv(N)
     schedule = covariance_schedule(A, Q, J)
     z = s @ J
-    predicted = predicted_states(A, filtered_states(schedule, (z, None)))
+    predicted = predicted_states(A, filtered_states(schedule, z))
     return log_likelihood_terms(schedule, z, 0.0, predicted).sum()
 
 
@@ -62,7 +62,7 @@ def test_estimate_is_within_sampling_error_of_the_truth(record):
     estimate, Q = expectation_maximisation(s, N, 0.5 * np.eye(n), np.cov(s.T), n_steps=60)
     J = np.linalg.inv(N)
     schedule = covariance_schedule(A, 0.25 * np.eye(n), J)
-    filtered = filtered_states(schedule, (s @ J, None))
+    filtered = filtered_states(schedule, s @ J)
     innovations = schedule.predicted[-1] + N
     spread = np.linalg.inv(filtered.T @ filtered)
     error = np.sqrt(np.outer(np.diag(innovations), np.diag(spread)))

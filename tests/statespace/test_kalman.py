@@ -30,7 +30,7 @@ def run(plant, Y, drive=None, starts=(0,)):
     """Filtered and predicted states and log-density of each row."""
     schedule = covariance_schedule(plant.A, plant.Q, plant.J, plant.P0)
     info = information(Y, plant.C, plant.R, with_const=True)
-    filtered = filtered_states(schedule, (info.z, None), exogenous=drive, starts=starts)
+    filtered = filtered_states(schedule, info.z, exogenous=drive, starts=starts)
     predicted = predicted_states(plant.A, filtered, exogenous=drive, starts=starts)
     return filtered, predicted, log_likelihood_terms(schedule, info.z, info.const, predicted, starts)
 
@@ -85,17 +85,6 @@ def test_filter_agrees_with_statsmodels_where_the_covariances_settle(extra):
     assert_run(plant, Y, statsmodels_moments(plant, Y, **options), plant.filter_rounding, **options)
 
 
-def test_information_may_be_formed_on_the_way_and_shifted():
-    plant = random_plant(0, 2, 5)
-    level = np.linspace(1, 2, 5)
-    Y = simulate(plant, 60, 1)
-    schedule = covariance_schedule(plant.A, plant.Q, plant.J)
-    expected = filtered_states(schedule, (Y @ plant.W, None))
-    result = filtered_states(schedule, (Y + level, plant.W), offset=-level @ plant.W)
-    scale = np.abs(Y + level).max() * np.abs(plant.W).sum()  # of the products that cancel
-    assert_within(result, expected, plant.filter_rounding * scale)
-
-
 def test_predictions_from_the_past_do_not_change_when_the_future_arrives():
     plant = random_plant(0, 3, 3)
     Y = simulate(plant, 400, 1)
@@ -112,7 +101,7 @@ def test_a_known_term_acts_in_its_own_row_and_starts_an_episode_as_its_mean():
     drive[0], drive[4] = (1.0, 2.0), (3.0, -1.0)
     schedule = covariance_schedule(plant.A, plant.Q, plant.J, plant.P0)
     h0 = drive[0] - schedule.filtered[0] @ plant.J @ drive[0]
-    filtered = filtered_states(schedule, (np.zeros((6, 2)), None), exogenous=drive)
+    filtered = filtered_states(schedule, np.zeros((6, 2)), exogenous=drive)
     predicted = predicted_states(plant.A, filtered, exogenous=drive)
     error = plant.filter_rounding * 10
     assert_within(filtered[0], h0, error)

@@ -18,7 +18,7 @@ from ._reference import assert_within, random_plant, simulate, with_gaps
 
 def by_settling(plant, info, starts):
     schedule = covariance_schedule(plant.A, plant.Q, plant.J, plant.P0)
-    filtered = filtered_states(schedule, (info.z, None), starts=starts)
+    filtered = filtered_states(schedule, info.z, starts=starts)
     predicted = predicted_states(plant.A, filtered, starts=starts)
     return filtered, predicted, log_likelihood_terms(schedule, info.z, 0.0, predicted, starts)
 

@@ -58,23 +58,20 @@ def test_default_chunks_hand_the_state_on(p):
 
 
 @pytest.mark.parametrize("with_x0", [False, True])
-@pytest.mark.parametrize("with_offset", [False, True])
 @pytest.mark.parametrize("widths", [(3,), (None,), (3, 5), (None, 4), (4, None), (2, None, 6)])
-def test_drives_offset_and_start_add_up(widths, with_offset, with_x0, monkeypatch):
+def test_drives_and_start_add_up(widths, with_x0, monkeypatch):
     monkeypatch.setattr(recurrence, "_CACHE_BYTES", 1)
     rng = np.random.default_rng(0)
     p, n_samples = 4, 300
     F = transition(rng, p)
-    offset, x0 = (rng.normal(size=p) if given else None for given in (with_offset, with_x0))
+    x0 = rng.normal(size=p) if with_x0 else None
     drives, total = [], np.zeros((n_samples, p))
     for width in widths:
         Y = rng.normal(size=(n_samples, width or p))
         K = None if width is None else rng.normal(size=(p, width))
         drives.append((Y, K))
         total += Y if K is None else Y @ K.T
-    if with_offset:
-        total += offset
-    assert_same_states(driven_recurrence(F, *drives, offset=offset, x0=x0), F, total, x0)
+    assert_same_states(driven_recurrence(F, *drives, x0=x0), F, total, x0)
 
 
 @pytest.mark.parametrize("p", [1, 2, 9, 33])

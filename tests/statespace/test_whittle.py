@@ -200,7 +200,7 @@ def test_expected_value_differs_from_that_of_the_exact_likelihood_by_a_constant(
 def exact_log_likelihood(A, Q, N, s):
     J = np.linalg.inv(N)
     schedule, z = covariance_schedule(A, Q, J), s @ J
-    predicted = predicted_states(A, filtered_states(schedule, (z, None)))
+    predicted = predicted_states(A, filtered_states(schedule, z))
     const = -0.5 * (np.linalg.slogdet(N)[1] + np.einsum("ti,ti->t", s, z))
     return log_likelihood_terms(schedule, z, const, predicted).sum()
 

@@ -367,9 +367,9 @@ class Budget:
     """
 
     def __init__(self, max_time, whole=None):
-        self.max_time, self._whole = max_time, whole
-        self.operations_left, self._longest = max_time * RATE, TUNING.scoring_clock * max_time
-        self._began, self._is_late = (perf_counter(), process_time()), False
+        self.max_time, self._whole, self.first = max_time, whole, self if whole is None else whole.first
+        self.operations_left, self.longest = max_time * RATE, TUNING.scoring_clock * max_time
+        self.began, self.is_late = (perf_counter(), process_time()), False
         self.short_of: list[str] = []  # what searches that had a part of it looked for, and ended with that part
 
     def part(self, share):
@@ -398,11 +398,6 @@ class Budget:
         if self._whole is not None:
             self._whole.spend(n_operations)
 
-    def _taken(self):
-        """Seconds so far: a busy machine, or a site that is waited for, is no work; nor are several threads more."""
-        wall, processor = self._began
-        return min(perf_counter() - wall, process_time() - processor)
-
     def affords(self, n_operations):
         """Whether so much work is left; what cannot be begun ends the rest."""
         if n_operations > self.operations_left:
@@ -430,11 +425,13 @@ class Budget:
 
     @property
     def stopped_by_clock(self):
-        """Whether the work as a whole took longer than it was counted as."""
-        if self._whole is not None:
-            return self._whole.stopped_by_clock
-        self._is_late = self._is_late or self._taken() > self._longest
-        return self._is_late
+        """Whether the work as a whole took longer than it was counted as.
+
+        A busy machine, or a site that is waited for, is no work; nor are several threads more.
+        """
+        whole, (wall, processor) = self.first, self.first.began
+        whole.is_late |= min(perf_counter() - wall, process_time() - processor) > whole.longest
+        return whole.is_late
 
     @property
     def is_spent(self):

@@ -1,6 +1,5 @@
 """What a learned plant answers about its links, from what it kept or from its messages."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import permutations
@@ -312,10 +311,6 @@ class LinkQuestions(ServerLearner):
         """Whether some input acts in the row it is recorded in."""
         return self.plant_.acts_at_once
 
-    def _processes(self, n_units):
-        """Processes in which tables of so many units are made."""
-        return nullcontext()
-
     def _told(self, links):
         """The table of links with the verdicts that are known."""
         known = knowledge_of(self, self.names_)
@@ -371,7 +366,7 @@ class LinkQuestions(ServerLearner):
             if self._evidence is None:
                 raise AttributeError(f"{type(self).__name__} says nothing of links before a fit.")
             messages, grades, withhold = self._evidence
-            with self._processes(len(self.names_)), few_threads(self.partition_.n_states):
+            with few_threads(self.partition_.n_states):
                 self._verdicts = self._judged(messages, grades, withhold)
             self._evidence, self.engine_ = None, self.engine_.without_rows()
         return self._verdicts

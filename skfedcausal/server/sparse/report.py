@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ...parallel import chunks, started, workers
-from ...statespace.episodes import lag_covariances, side_by_side
-from ...statespace.matrices import few_threads, positions_of, slices_of
+from ...statespace.episodes import lag_covariances
+from ...statespace.matrices import few_threads
 from ..links.engines import Engine
 from ..links.resampling import cut_into_blocks
 from ..links.tables import METHODS, classical_tests
 from ..validity import checks
 from ..validity import report as usual
 from . import tables
-from .blocks import UNITS, LargePlant, columns
+from .blocks import LargePlant
 from .filter import LargeFilter, drawn_record, share_there
 from .learning import ALL_PAIRS, tests_given
 from .tuning import TUNING
@@ -39,12 +38,11 @@ class InBlocks(Engine):
         return replace(self, gapless=None)
 
     def report(self, server, run, record, links):
-        """The table of checks of the units and of linked pairs; tails are looked at meanwhile, for the replies."""
-        reported = run.told(positions_of(server.alone_, server.state_slices_), None)
+        """The table of checks of the units and of linked pairs."""
         if self.gapless is not None:  # the record whose gaps were filled says more than one with gaps
             record = self.gapless
             run = LargeFilter(server.plant_.matrices, record)  # stretches between shifts are episodes, without levels
-        return large_report(server, run, record, links, lambda: reported.heavy_tails)
+        return large_report(server, run, record, links)
 
     def with_directions(self, correlations, run, record, Q):
         """Of many units nothing is said."""
@@ -87,31 +85,23 @@ class InBlocks(Engine):
         return found, pairs, rows
 
 
-def large_report(server, run, record, links, meanwhile):
-    """The table of checks, cause == effect for those of a unit; something else is done while workers check."""
+def large_report(server, run, record, links):
+    """The table of checks of units and of linked pairs, cause == effect for those of a unit."""
     if record.n_samples < TUNING.report_fewest_rows:
         return pd.DataFrame(columns=list(usual.COLUMNS))
     found = usual.evidence(server, run, record, links)
-    series = (np.zeros((0, 0)) if each is None else side_by_side(each) for each in (found.scores, found.path))
-    shared = side_by_side(found.units), run.filtered, run.predicted, *series
-    m, pairs = len(found.units), sorted(found.linked)
-    unordered = sorted({(min(pair), max(pair)) for pair in [*pairs, *found.correlated]})
-    tasks = []
-    for units in chunks(m, UNITS):
-        own = [pair for pair in pairs if pair[1] in units]
-        sides = [pair for pair in unordered if pair[1] in units]
-        tasks.append((*_part(found, units, own, sides), (m, len(pairs), len(unordered))))
-    with workers(m, server.n_jobs) as parallel:
-        checked = started(_checked, tasks, parallel, shared)
-        if parallel is not None:
-            meanwhile()
-        found_by = checked()
-    place = {name: k for k, name in enumerate(found.names)}
-    rows, held_out = ([row for each in found_by for row in each[kind]] for kind in ("all rows", "held out"))
-    last = sorted(held_out, key=lambda row: (place[row[1]], place[row[2]]))
-    table = pd.DataFrame(rows + last, columns=list(usual.COLUMNS))
+    m = len(found.units)
+    levels = {(unit, unit): usual.LEVEL / (2 * m) for unit in range(m)}
+    levels |= {(effect, cause): usual.LEVEL / (2 * len(found.linked)) for cause, effect in sorted(found.linked)}
+    with few_threads(0):
+        rows = [*usual._of_squares(found), *usual._of_halves(found, levels)]
+        if found.scores is not None:
+            rows += usual._of_scores(found)
+        rows += [*_of_linked(found), *usual._of_rows_held_out(found)]
+    table = pd.DataFrame(rows, columns=list(usual.COLUMNS))
     table = table.astype({"statistic": float, "p_value": float, "passed": bool})
-    table.attrs[usual.COLOURED] = [name for name in server.alone_ if _is_coloured(found.units[place[name]])]
+    place = dict(zip(found.names, found.units, strict=True))
+    table.attrs[usual.COLOURED] = [name for name in server.alone_ if _is_coloured(place[name])]
     return table
 
 
@@ -122,62 +112,11 @@ def _is_coloured(series):
     return not checks.portmanteau(squares, series.shape[1] ** 2, usual._LAGS) > usual.WHITE
 
 
-def _part(found, units, pairs, sides):
-    """The evidence on some units and on what is paired with them, their number, and the pairs among these.
-
-    Instead of series it has the columns at which the plant's have them.
-    """
-    others = {unit for pair in [*pairs, *sides] for unit in pair}.difference(units)
-    members = [*units, *sorted(others)]
-    place = {unit: k for k, unit in enumerate(members)}
-    places = [[(place[a], place[b]) for a, b in these] for these in (pairs, sides)]
-    states = positions_of(members, found.slices)
-    slices = slices_of(found.slices[unit].stop - found.slices[unit].start for unit in members)
-    columns_of, own = slices_of(e.shape[1] for e in found.units), [found.slices[unit] for unit in units]
-    part = replace(found,
-        names=tuple(found.names[unit] for unit in members),
-        units=[columns_of[unit] for unit in members],
-        states=[found.slices[unit] for unit in members],
-        scores=None if found.scores is None else own,
-        path=None if found.path is None else own,
-        news=own,
-        lags=found.lags[:, states[:, None], states], noise=None, slices=slices, linked=set(places[0]),
-        sure=set(), delays={}, correlated=set(),
-    )  # fmt: skip
-    return part, len(units), *places
-
-
-def _with_series(part, units, filtered, predicted, scores, path):
-    """The evidence with the series that it has the columns of."""
-    news = zip(columns(filtered, part.news), columns(predicted, part.news), strict=True)
-    return replace(
-        part,
-        units=columns(units, part.units),
-        states=columns(filtered, part.states),
-        news=[after - before for after, before in news],
-        scores=None if part.scores is None else columns(scores, part.scores),
-        path=None if part.path is None else columns(path, part.path),
-    )
-
-
-def _checked(units, filtered, predicted, scores, path, part, n_own, pairs, sides, numbers):
-    """Rows of the report on the first units, on pairs (cause, effect) and on unordered ones; those on rows held out."""
-    found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores, path), numbers
-    own = replace(found, units=found.units[:n_own])
-    with few_threads(0):
-        levels = {(unit, unit): usual.LEVEL / (2 * m) for unit in range(n_own)}
-        levels |= {(effect, cause): usual.LEVEL / (2 * n_pairs) for cause, effect in pairs}
-        rows = [*usual._of_squares(own, m), *usual._of_halves(found, levels)]
-        if found.scores is not None:
-            rows += usual._of_scores(own, m)
-        rows += _of_linked(found, sides, n_sides)
-        return {"all rows": rows, "held out": list(usual._of_rows_held_out(found))}
-
-
-def _of_linked(found, sides, number):
-    """Whether linked units are rough in the same rows, or the same within a row."""
-    level = 0.0 if found.robust else usual.LEVEL / (2 * max(number, 1))
-    for a, b in sides:
+def _of_linked(found):
+    """Whether linked units, and units of correlated noise, are rough in the same rows, or the same within a row."""
+    pairs = sorted({(min(pair), max(pair)) for pair in [*found.linked, *found.correlated]})
+    level = 0.0 if found.robust else usual.LEVEL / (2 * max(len(pairs), 1))
+    for a, b in pairs:
         both = [found.units[a], found.units[b]]
         yield usual._row(found, "common variance", a, b, checks.roughness(both)[0, 1], level, 'covariance="sandwich"')
         size, names = checks.correlation(both)[0, 1], (found.names[a], found.names[b])

@@ -206,8 +206,8 @@ def _of_late_lags(found, of_lags, dof):
         yield _row(found, "no later link", cause, effect, (lag, p), LEVEL / (2 * m * m), remedy)
 
 
-def _of_squares(found, m=None):
-    level = LEVEL / (len(found.units) if m is None else m)
+def _of_squares(found):
+    level = LEVEL / len(found.units)
     for k, result in enumerate(zip(*checks.squares(found.units), strict=True)):
         yield _row(found, "steady variance", k, k, result, level, 'covariance="sandwich"')
 
@@ -248,9 +248,8 @@ def _of_noise(run, record, found):
         yield judged("noise as supposed", (name, name), ratio, p, passed, "n_rounds, or give C and R")
 
 
-def _of_scores(found, m=None):
-    m = len(found.units) if m is None else m
-    rows = []
+def _of_scores(found):
+    m, rows = len(found.units), []
     first, stop = max(episodes(found.starts, len(found.scores[0])), key=lambda episode: episode[1] - episode[0])
     for k, whole in enumerate(found.scores):
         series = checks.unit_series(whole[first:stop])

@@ -180,7 +180,7 @@ class InnovationModel:
 
     def filtered(self, z, starts=(0,)):
         """Innovations and predicted states of complete rows, (n_samples, n), all scaled as by the steady filter."""
-        filtered = filtered_states(self.schedule, (self._padded(z, 1), None), starts=starts)
+        filtered = filtered_states(self.schedule, self._padded(z, 1), starts=starts)
         predicted = predicted_states(self.transition, filtered, starts=starts)[:, : len(self.Q)]
         return self.scaled(z, predicted), predicted
 

@@ -94,7 +94,7 @@ def test_rows_of_evidence_are_surprises_over_their_nominal_means(plant, detector
     usual_inside = np.concatenate(inside).mean(axis=0)
     outside = OffSubspace(rows.x, rows.distance, detector.slices)
     z = rows.x @ detector.model.J
-    filtered = filtered_states(detector.model.schedule, (z, None), starts=rows.starts)
+    filtered = filtered_states(detector.model.schedule, z, starts=rows.starts)
     predicted = predicted_states(detector.model.A, filtered, starts=rows.starts)
     models = list(held_out_models(rows, server.support_))
     levels = AlarmLevels(("energy", "shift"), detector.model, detector.slices).learn(
@@ -163,7 +163,7 @@ def test_nominal_windows_of_the_horizon_are_what_the_statistics_are_compared_wit
     assert nominal.energy == pytest.approx(scale_dispersion(both, dims, 80))
     assert nominal.off_subspace == pytest.approx(scale_dispersion(outside, beside, 80))
     z = rows.x @ detector.model.J
-    filtered = filtered_states(detector.model.schedule, (z, None), starts=rows.starts)
+    filtered = filtered_states(detector.model.schedule, z, starts=rows.starts)
     predicted = predicted_states(detector.model.A, filtered, starts=rows.starts)
     leverage = nominal.leverage @ nominal.leverage.T
     assert_allclose(leverage, np.linalg.inv(np.cov(predicted.T)), rtol=1e-5)

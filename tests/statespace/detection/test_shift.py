@@ -65,7 +65,7 @@ def settled_innovations(plant):
     model = InnovationModel(A, Q, J)
     P = model.schedule.predicted[-1]
     settled = type(model.schedule)(A, J, P[None], model.schedule.filtered[-1:])
-    return model, model.scaled(z, predicted_states(A, filtered_states(settled, (z, None)))), P
+    return model, model.scaled(z, predicted_states(A, filtered_states(settled, z))), P
 
 
 @pytest.mark.parametrize("kind", ["process", "sensor"])
