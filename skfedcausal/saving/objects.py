@@ -34,6 +34,7 @@ UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {
     "RootCauseServer": (
         lambda state: state | {"outside_dims": state["_outside_dims"], "share": 0.5},
         lambda state: state | {"is_long": state["share"] == 0.5},
+        lambda state: {name: value for name, value in state.items() if name != "_onset_rule"},
     ),
     "StreamState": (lambda state: {"drifting": Drifting()} | state,),
     "WatchedOperatingPoint": (lambda state: state | {"states": 0.0 * state["predicted"]},),

@@ -18,7 +18,6 @@ from .incidents import (
     OUTSIDE,
     Evidence,
     Incident,
-    OnsetRule,
     Verdict,
     event_ages,
     event_codes,
@@ -124,7 +123,6 @@ class RootCauseServer:
             self._acting = by_way_of_others(self._causes | self._curved)
         self.level.of_modes = self._response is not None and self._response.tells_modes
         self._usual = np.concatenate(learned.given).mean(axis=0)
-        self._onset_rule = OnsetRule.learn(learned.given, self._usual, self.prior, self.monitor.energy.shared())
         surprise = [np.log1p(a / self.dims) for a in learned.own]
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
@@ -449,8 +447,6 @@ class RootCauseServer:
         """
         answers = self._with_energy(answers, rows, incident.detected)
         answer = deciding(answers)
-        if not explained([answer]):
-            answer = self._onset_rule.revised(answer, rows, incident.detected)
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
         since, begin = rows.between(answer.start, rows.stop), answer.start
         if incident.before is not None:  # its alarm says nothing of who was first in this one

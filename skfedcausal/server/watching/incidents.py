@@ -1,6 +1,5 @@
 """Incidents: when one starts, goes on and ends, the evidence that revises it, flags, tables."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import takewhile
@@ -431,10 +430,8 @@ class FlagWatch:
 
 # Rows of evidence, and what revises the answer to an incident from them.
 #
-# Beside the statistics these are a jump that it begins with, what units notice of their own columns, and single rows
-# that only a sensor can have made.
-
-_MARGIN = math.log(2)  # beyond the largest nominal surprise, and beyond all other units
+# Beside the statistics these are what units notice of their own columns, and single rows that only a sensor can have
+# made.
 
 CHANGED, HELD, ALL_HELD = 1, 2, 4  # bits of an event
 HOLDING = ("sensor held", "unit held")  # kinds of faults that are there while their unit notices them
@@ -532,61 +529,6 @@ _BY_UNIT = (
     "unsure",
     "rare",
 )
-
-
-# -- jumps -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OnsetRule:
-    """Faults that begin with a jump: one unit is surprised beyond the nominal range before any other is.
-
-    Nothing spreads faster than in one step, while the states a large fault drives the plant to surprise
-    everywhere: the row in which a jump begins says more of its root than all that follow. Faults that grow are
-    left to the windows, and so are jumps in several units at once where units share much of their innovations.
-
-    largest : largest nominal log surprise of each unit given the others in one row, (n_units,)
-    prior : prior probability of each unit being the root, (n_units,)
-    alone : whether a jump is one only if no other unit passes its limit in the same row
-    """
-
-    largest: np.ndarray
-    prior: np.ndarray
-    alone: bool
-
-    @classmethod
-    def learn(cls, given, usual, prior, shared):
-        """From nominal surprises given the other units, by segment, their mean, and shared innovations."""
-        largest = np.max([part.max(axis=0) for part in given], axis=0)
-        return cls(np.log1p(largest / usual), prior, bool(np.mean(shared) > TUNING.evidence_shared))
-
-    def revised(self, answer, rows, detected):
-        """The answer to an incident given the jump that it may begin with, from the rows around its alarm."""
-        rows = rows.between(
-            max(detected - TUNING.evidence_before, rows.first), min(detected + TUNING.evidence_after, rows.stop)
-        )
-        found = self._jump(rows.given_others)
-        if found is None or self.prior[found[1]] == 0.0:
-            return answer
-        row, unit = found
-        root = TUNING.evidence_root if unit == answer.probability.argmax() else TUNING.evidence_against
-        here, others = root * self.prior[unit], (1 - root) * (1 - self.prior[unit])
-        share = here / (here + others / max(len(self.prior) - 1, 1))
-        probability = (1 - share) * answer.probability
-        probability[unit] += share
-        return replace(answer, probability=probability, start=min(rows.first + row, detected))
-
-    def _jump(self, surprise):
-        """Row and unit of the jump in some rows, None if the first to pass its limits did not jump."""
-        beyond = surprise - self.largest
-        rows = np.flatnonzero((beyond > 0).any(axis=1))
-        if not len(rows):
-            return None
-        there = beyond[rows[0]]
-        unit = int(there.argmax())
-        others = np.delete(there, unit).max(initial=0.0)
-        jumped = there[unit] >= others + _MARGIN and not (self.alone and others > 0)
-        return (int(rows[0]), unit) if jumped else None
 
 
 # -- what units notice -----------------------------------------------------------------------------------

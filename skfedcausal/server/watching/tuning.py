@@ -31,11 +31,6 @@ class Tuning:
     elsewhere_otherwise: float = 2.0
     elsewhere_least_surprise: float = 1e-3  # over the nominal one, of units that hold still
 
-    evidence_before: int = 2
-    evidence_after: int = 10  # rows around the alarm in which a jump may begin
-    evidence_root: float = 0.98  # share of jumps that begin in the root
-    evidence_against: float = 0.85  # the same where the rows around the alarm name another unit
-    evidence_shared: float = 0.15  # of the innovations, from which on a fault may reach other units within a row
     evidence_sure: float = 0.98  # probability that the unit that notices something first is the root
     evidence_late: float = 0.3  # the same of a constant that changes after the fault was seen elsewhere
     evidence_soon: int = 5  # rows after an alarm in which an event still belongs to its beginning
