@@ -28,17 +28,23 @@ UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {
     "EvidenceOfRows": (
         lambda state: state | {"states": state["predicted"] + state["errors"]},
         lambda state: state | {"unsure": 0.0 * state["surprise"]},  # of no curves
+        lambda state: _without(state, "mode"),
     ),
     "Followed": (lambda state: state | {"count": 0, "sums": (0.0,) * 5, "before": None},),  # the block begins anew
     "OperatingPoint": (lambda state: state | {"steps": tuple(Change(step, step + 1) for step in state["steps"])},),
     "RootCauseServer": (
         lambda state: state | {"outside_dims": state["_outside_dims"], "share": 0.5},
         lambda state: state | {"is_long": state["share"] == 0.5},
-        lambda state: {name: value for name, value in state.items() if name != "_onset_rule"},
+        lambda state: _without(state, "_onset_rule"),
     ),
-    "StreamState": (lambda state: {"drifting": Drifting()} | state,),
+    "StreamState": (lambda state: {"drifting": Drifting()} | state, lambda state: _without(state, "modes")),
     "WatchedOperatingPoint": (lambda state: state | {"states": 0.0 * state["predicted"]},),
 }
+
+
+def _without(state, gone):
+    """A state without an attribute that this version does not have."""
+    return {name: value for name, value in state.items() if name != gone}
 
 
 # Objects in a file: classes by the names that they have there, whose state is a dict.

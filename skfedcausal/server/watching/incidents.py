@@ -456,7 +456,6 @@ class Evidence(NamedTuple):
     errors : of the prediction from the last row, beyond those of the operating point, (n_rows, n)
     distance : off-subspace numbers
     unknown : whether inputs are where the plant is not known, (n_rows,), 2 where it has to be learned
-    mode : place of the mode that inputs tell, (n_rows,), -1 for none
     beyond : how far inputs are beyond their ranges in the nominal record, (n_rows,)
     unsure : variance of what curves of the states are wrong by, over that of the news of each unit, (n_rows, n_units)
     rare : return periods of what lasts, (n_rows, n_kinds, n_units), see :mod:`.slow`; of no kind where none is learned
@@ -476,7 +475,6 @@ class Evidence(NamedTuple):
     errors: np.ndarray
     distance: np.ndarray
     unknown: np.ndarray
-    mode: np.ndarray
     beyond: np.ndarray
     unsure: np.ndarray
     rare: np.ndarray

@@ -49,7 +49,6 @@ class Tuning:
     inputs_jitter: float = 1e-9  # the same of a regressor, in how well coefficients are known
     inputs_unknown: float = 0.4  # leverage of a steady level from which on it is not known what the plant does there
     inputs_further: float = 1.5  # times as far from where the plant is known as it was in the nominal record
-    inputs_most_modes: int = 8  # different rows of inputs that are modes, else they are quantities
     inputs_least_kept: float = 0.5  # share of the variance of averages that a fit leaves at least
     # times half the range of an input in the nominal record, beyond which being farther out says no more
     inputs_farthest: float = 1.0

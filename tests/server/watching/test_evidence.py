@@ -39,7 +39,7 @@ def test_rows_between_two_positions_and_joined_again():
 def test_rows_of_some_units_have_their_series_and_innovations_of_their_own():
     rng = np.random.default_rng(0)
     series = {"surprise": rng.random((9, 3)), "levels": rng.random((9, 1, 3)), "errors": rng.random((9, 4))}
-    rows = evidence(9, 3, 4, first=30, mode=np.arange(9), **series)
+    rows = evidence(9, 3, 4, first=30, unknown=np.arange(9), **series)
     weight = rng.random((2, 2))
     part = rows.of_units(np.array([0, 2]), np.array([0, 3]), weight)
     assert (part.first, part.stop) == (30, 39)
@@ -47,7 +47,7 @@ def test_rows_of_some_units_have_their_series_and_innovations_of_their_own():
     assert_array_equal(part.levels, series["levels"][:, :, [0, 2]])
     assert_array_equal(part.errors, series["errors"][:, [0, 3]])
     assert_array_equal(part.scaled, series["errors"][:, [0, 3]] @ weight)
-    assert_array_equal(part.mode, rows.mode)  # the same for all units
+    assert_array_equal(part.unknown, rows.unknown)  # the same for all units
     assert part.predicted.shape == (9, 2)
 
 
