@@ -42,6 +42,13 @@ UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {
 }
 
 
+GONE = ("OnsetRule", "WatchedModes")  # classes that only earlier versions have: states with such objects drop them
+
+
+class Gone:
+    """Stands for an object of such a class while a file is read."""
+
+
 def _without(state, gone):
     """A state without an attribute that this version does not have."""
     return {name: value for name, value in state.items() if name != gone}
@@ -92,6 +99,8 @@ def class_of(name):
     if name in places():
         module, _, own = places()[name].rpartition(".")
         return getattr(import_module(module), own)
+    if name in GONE:
+        return Gone
     found = _of_sklearn(package, own) if name.startswith("sklearn.") and package in _SKLEARN else None
     if found is None:
         raise ModelFileError(
