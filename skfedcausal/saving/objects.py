@@ -28,30 +28,24 @@ UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {
     "EvidenceOfRows": (
         lambda state: state | {"states": state["predicted"] + state["errors"]},
         lambda state: state | {"unsure": 0.0 * state["surprise"]},  # of no curves
-        lambda state: _without(state, "mode"),
+        lambda state: {name: value for name, value in state.items() if name != "mode"},
     ),
     "Followed": (lambda state: state | {"count": 0, "sums": (0.0,) * 5, "before": None},),  # the block begins anew
     "OperatingPoint": (lambda state: state | {"steps": tuple(Change(step, step + 1) for step in state["steps"])},),
     "RootCauseServer": (
         lambda state: state | {"outside_dims": state["_outside_dims"], "share": 0.5},
         lambda state: state | {"is_long": state["share"] == 0.5},
-        lambda state: _without(state, "_onset_rule"),
     ),
-    "StreamState": (lambda state: {"drifting": Drifting()} | state, lambda state: _without(state, "modes")),
+    "StreamState": (lambda state: {"drifting": Drifting()} | state,),
     "WatchedOperatingPoint": (lambda state: state | {"states": 0.0 * state["predicted"]},),
 }
 
 
-GONE = ("OnsetRule", "WatchedModes")  # classes that only earlier versions have: states with such objects drop them
+GONE = ("OnsetRule", "WatchedModes")  # classes that only earlier versions have: who holds such an object drops it
 
 
 class Gone:
     """Stands for an object of such a class while a file is read."""
-
-
-def _without(state, gone):
-    """A state without an attribute that this version does not have."""
-    return {name: value for name, value in state.items() if name != gone}
 
 
 # Objects in a file: classes by the names that they have there, whose state is a dict.
@@ -218,7 +212,8 @@ class ObjectKinds:
 
     def _upgraded(self, node, reader):
         """State of an object as this version has it."""
-        name, state = node["class"], {key: reader.value(value) for key, value in node["state"].items()}
+        name, found = node["class"], {key: reader.value(value) for key, value in node["state"].items()}
+        state = {key: value for key, value in found.items() if not isinstance(value, Gone)}
         steps, version = UPGRADES.get(name, ()), self.versions.get(name, 0)
         if version > len(steps):
             raise ModelFileError(
