@@ -23,8 +23,9 @@ class LearnedPlant:
     partition: Partition
     scale: np.ndarray  # (n, n), S with ``h = S h_standardised``
     n_samples: int  # rows it was learned from
+    estimates: Any = None  # `BlockEstimates`, standardised; None of a plant of several lags
     known: Any = None  # a :class:`~..knowledge.LinkKnowledge`, or None
-    pairs: Any = None  # (n_pairs, 2), of which links may be new; None for all
+    pairs: Any = None  # (n_pairs, 2), of which there are estimates, and links may be new; None for all
 
     @property
     def n_lags(self):
@@ -33,8 +34,8 @@ class LearnedPlant:
 
     def causes(self, unit):
         """The other units that may act on one."""
-        pairs, kept_out = self.partition.pairs if self.pairs is None else self.pairs, self.known_not_to_act(unit)
-        return [n for n in np.sort(pairs[pairs[:, 0] == unit, 1]).tolist() if n not in kept_out]
+        kept_out = self.known_not_to_act(unit)
+        return [n for n in np.flatnonzero(self._number[unit] >= 0).tolist() if n not in kept_out]
 
     def known_not_to_act(self, unit):
         """The other units that may not."""
@@ -85,6 +86,28 @@ class LearnedPlant:
         rows, cols = self.partition.slices[effect], self.partition.slices[cause]
         sizes = np.outer(np.diag(self.scale)[rows], 1 / np.diag(self.scale)[cols])
         return strength * sizes / np.sqrt(sizes.size)
+
+    def left_out(self, effect, cause):
+        """What the record of the plant says of a block outside of it, flat, in the units' own states: and how surely.
+
+        Estimate and covariance; None where there is no estimate.
+        """
+        if self.estimates is None:
+            return None
+        sizes = [self.partition.slices[m].stop - self.partition.slices[m].start for m in (effect, cause)]
+        width, number = self.partition.padded.shape[1], self._number[effect, cause]
+        kept = (np.arange(sizes[0])[:, None] * width + np.arange(sizes[1])).ravel()
+        rows, cols = self.partition.slices[effect], self.partition.slices[cause]
+        own = np.kron(self.scale[rows, rows], np.linalg.inv(self.scale[cols, cols]).T)
+        covariance = self.estimates.covariance[number][np.ix_(kept, kept)]
+        return own @ self.estimates.estimate[number, kept], own @ covariance @ own.T
+
+    @cached_property
+    def _number(self):
+        pairs = self.partition.pairs if self.pairs is None else self.pairs
+        number = np.full((self.partition.n_units, self.partition.n_units), -1)
+        number[tuple(pairs.T)] = np.arange(len(pairs))
+        return number
 
 
 # -- filters of a plant that changes ---------------------------------------------------------------------
@@ -164,6 +187,8 @@ class Group:
     kinds: tuple[str, ...]
     shifts: np.ndarray  # (n_hypotheses,): lags moved by, or the lag of a new link
     regressors: np.ndarray  # (n_rows, n_hypotheses, c): of the white innovations, rows of the record by directions
+    # (n_rows, n_hypotheses): what coefficients that the plant left out added to the record it is from
+    known: np.ndarray
     sides: np.ndarray  # (n_hypotheses,): sign of the only coefficient, zero where either is looked for
     shares: np.ndarray  # (n_hypotheses,), of the chance of a false report of its cause
 
@@ -177,7 +202,7 @@ class Group:
         Z = self.regressors[:, own]
         Z = Z - np.tensordot(basis, np.tensordot(basis.T, Z, 1), 1)
         at = {name: getattr(self, name)[own] for name in ("sources", "shifts", "sides", "shares")}
-        return replace(self, kinds=(kind,) * len(own), regressors=Z, **at)
+        return replace(self, kinds=(kind,) * len(own), regressors=Z, known=self.known[:, own], **at)
 
     def one(self, number):
         """One :class:`Hypothesis`."""
@@ -191,17 +216,26 @@ class _Candidate(NamedTuple):
     kind: str
     shift: int
     regressors: np.ndarray
+    known: np.ndarray | None = None
     side: int = 0
     share: float = 1.0
 
 
 def unit_hypotheses(unit, responses, plant, inputs):
     """Groups of all hypotheses about the rows of one unit; `plant` is a :class:`~.plant.LearnedPlant`."""
-    found: list[_Candidate] = []
+    found, own = [], plant.partition.slices[unit]
+    fixed = [responses.block(lag, own) for lag in range(1, plant.n_lags + 1)]
     for cause in plant.causes(unit):
-        of_pair = _of_link if plant.is_linked(unit, cause) else _of_gap
-        found += of_pair(unit, cause, responses, plant)
-    block = responses.block(1, plant.partition.slices[unit])
+        if plant.is_linked(unit, cause):
+            cols = plant.partition.slices[cause]
+            fixed += [responses.block(lag, cols) for lag in range(1, plant.n_lags + 1)]
+            found += _of_link(unit, cause, responses, plant)
+    known = np.hstack([x.reshape(len(x), -1) for x in fixed])
+    known = known[:, known.any(axis=0)]
+    for cause in plant.causes(unit):
+        if not plant.is_linked(unit, cause):
+            found += _of_gap(unit, cause, responses, plant, known)
+    block = responses.block(1, own)
     found.append(_Candidate(unit, OWN, 0, block.reshape(len(block), -1)))
     found.append(_Candidate(unit, LEVEL, 0, responses.level))
     if inputs.shape[1]:
@@ -225,12 +259,21 @@ def _of_link(unit, cause, responses, plant):
         yield _Candidate(cause, BLOCK, 0, block.reshape(len(block), -1), share=_FREE)
 
 
-def _of_gap(unit, cause, responses, plant):
-    """A link where the plant has none, at every lag."""
+def _of_gap(unit, cause, responses, plant, fixed):
+    """A link where the plant has none, at every lag; the training record says what it is at the first."""
+    cols, left_out = plant.partition.slices[cause], plant.left_out(unit, cause)
     for lag in plant.lags(unit, cause, responses.n_lags):
-        block = responses.block(lag, plant.partition.slices[cause])
+        block = responses.block(lag, cols)
+        block, known = block.reshape(len(block), -1), None
+        if lag == 1 and left_out is not None:
+            estimate, covariance = left_out
+            rest = block - fixed @ np.linalg.lstsq(fixed, block, rcond=None)[0]
+            # gaps may have kept the record it is from from telling as much of every direction as this one
+            expected = rest.T @ rest * plant.n_samples / len(responses)
+            if np.linalg.eigvals(covariance @ expected).real.max() < TUNING.hypotheses_less_sure:
+                known = rest @ estimate
         share = USUAL_LAGS / plant.n_lags if lag <= plant.n_lags else (1 - USUAL_LAGS) / FURTHER_LAGS
-        yield _Candidate(cause, NEW, lag, block.reshape(len(block), -1), share=share)
+        yield _Candidate(cause, NEW, lag, block, known, share=share)
 
 
 def shifted(kernel, shift, n_lags):
@@ -246,12 +289,14 @@ def _grouped(found):
     groups = []
     for c in sorted({x.regressors.shape[1] for x in found}):
         own = [x for x in found if x.regressors.shape[1] == c]
+        nothing = np.zeros(len(own[0].regressors))
         groups.append(
             Group(
                 sources=np.array([x.source for x in own]),
                 kinds=tuple(x.kind for x in own),
                 shifts=np.array([x.shift for x in own]),
                 regressors=np.stack([x.regressors for x in own], axis=1),
+                known=np.column_stack([nothing if x.known is None else x.known for x in own]),
                 sides=np.array([x.side for x in own]),
                 shares=np.array([x.share for x in own]),
             )

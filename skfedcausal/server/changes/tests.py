@@ -74,6 +74,8 @@ class UnitTests:
         Z, c = group.regressors, group.regressors.shape[2]
         G = self._gram(Z)
         s = np.stack([self._suffix_of(Z[:, h], white) for h in range(Z.shape[1])], axis=1)
+        if np.isfinite(learned):
+            s -= np.stack([self._suffix_of(Z[:, h], group.known[:, h, None]) for h in range(Z.shape[1])], axis=1)
         explained = np.maximum(np.einsum("shcb,shcb->shb", s, np.linalg.solve(G, s)), 0.0)
         free = np.maximum(counts - c, 1.0)[:, None, None]
         left = np.maximum(squares[:, None] - explained, TUNING.tests_rounded * squares[:, None] + 1e-300) / free

@@ -14,6 +14,9 @@ class Tuning:
     # change of the variance of a unit's innovations that has to show before it is called unchanged
     compared_own_change: float = 2.0
 
+    # times the variance that a record like the new one leaves, beyond which an estimate is not used
+    hypotheses_less_sure: float = 3.0
+
     innovations_rank: float = 1e-10  # relative eigenvalue of what a row tells that is rounding
 
     sizes_lost: float = 0.25  # share of its gain below which a link is gone: between half of it and nothing

@@ -147,10 +147,10 @@ def changed_links(server, messages, alpha):
     from ..changes.hypotheses import LearnedPlant
 
     record, learned = server.joint_record(messages), server.unshrunk_plant_
+    estimates = server.engine_.blocks if learned.n_lags == 1 else None
     pairs = server.engine_.pairs if server.n_absent_ else None
-    plant = LearnedPlant(
-        learned.A, server.partition_, learned.scale, server.n_samples_, known=record.known_links, pairs=pairs
-    )
+    settings = learned.scale, server.n_samples_, estimates, record.known_links, pairs
+    plant = LearnedPlant(learned.A, server.partition_, *settings)
 
     def filter_of(A):
         return Plant(A, learned.B, learned.Q, learned.point).run(record)

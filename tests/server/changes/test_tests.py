@@ -123,7 +123,7 @@ def test_p_values_of_a_side_are_uniform_before_they_are_over_their_share(side):
     z, white = rng.standard_normal((n, 1, 1)), rng.standard_normal((n, 1, 3000))
     told = UnitInnovations(white[..., 0], None, None, np.ones(n, dtype=int), None, (0,))
     share, one = 0.5, np.ones(1)
-    group = Group(np.zeros(1, int), ("scaled",), np.zeros(1, int), z, side * one, share * one)
+    group = Group(np.zeros(1, int), ("scaled",), np.zeros(1, int), z, np.zeros((n, 1)), side * one, share * one)
     tests = UnitTests(told, [group], np.array([0]), 1000)
     p = np.exp(tests.log_p_values(white.reshape(n, -1), exact=True)[0][0, 0])
     # 3000 draws: two and a half standard errors of a share of 0.05 are 0.01
