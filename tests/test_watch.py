@@ -11,13 +11,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 from skfedcausal import FederatedRCADetector, inspection
 from skfedcausal.commands.watch import main as watch
 from skfedcausal.containers.rows import StreamTimes
 from skfedcausal.datasets import make_nonlinear_plant
-from skfedcausal.server.watching import stream
 from skfedcausal.streams import StreamWarning
 
 from .test_rca import framed, rows, simulate
@@ -290,20 +289,15 @@ def told_modes():
 
 @BEYOND
 @pytest.mark.parametrize("more", [{}, {"fault": 2}, {"strange": (405, 800)}])
-def test_what_is_learned_of_modes_and_said_is_the_same_however_a_stream_is_cut(told_modes, monkeypatch, more):
-    (X, inputs), streams, found = moded(1000, 7, **more), [], []
-    take, sizes = stream.take, (500, 120, 19, *([1] if "strange" in more else []))  # single rows take long
-    monkeypatch.setattr(stream, "take", lambda *given: streams.append(given[-1]) or take(*given))
-    for size in sizes:
+def test_roots_in_told_modes_are_the_same_however_a_stream_is_cut(told_modes, more):
+    (X, inputs), found = moded(1000, 7, **more), []
+    for size in (500, 120, 19, *([1] if "strange" in more else [])):  # single rows take long
         labels = np.full(1000, "?", dtype=object)
         for where, roots in told_modes.predict_root_cause(zip(cut(X, size), cut(inputs, size), strict=True)):
             labels[where] = roots
-        found.append((labels, streams[-1].modes.steps))
-    labels, steps = found[0]
-    assert np.abs(steps).max() > 0
-    for others, learned in found[1:]:
-        assert_array_equal(others, labels)
-        assert_allclose(learned, steps, atol=1e-9)
+        found.append(labels)
+    for others in found[1:]:
+        assert_array_equal(others, found[0])
 
 
 # --- batches ------------------------------------------------------------------------------------------

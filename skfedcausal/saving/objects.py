@@ -29,6 +29,7 @@ UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {
     "EvidenceOfRows": (
         lambda state: state | {"states": state["predicted"] + state["errors"]},
         lambda state: state | {"unsure": 0.0 * state["surprise"]},  # of no curves
+        lambda state: {name: value for name, value in state.items() if name != "mode"},
     ),
     "Followed": (lambda state: state | {"count": 0, "sums": (0.0,) * 5, "before": None},),  # the block begins anew
     "OperatingPoint": (lambda state: state | {"steps": tuple(Change(step, step + 1) for step in state["steps"])},),
@@ -40,6 +41,13 @@ UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {
     "Verdicts": (lambda state: state | {"shapes": with_slopes(state.get("shapes"))},),
     "WatchedOperatingPoint": (lambda state: state | {"states": 0.0 * state["predicted"]},),
 }
+
+
+GONE = ("OnsetRule", "WatchedModes")  # classes that only earlier versions have: who holds such an object drops it
+
+
+class Gone:
+    """Stands for an object of such a class while a file is read."""
 
 
 # Objects in a file: classes by the names that they have there, whose state is a dict.
@@ -87,6 +95,8 @@ def class_of(name):
     if name in places():
         module, _, own = places()[name].rpartition(".")
         return getattr(import_module(module), own)
+    if name in GONE:
+        return Gone
     found = _of_sklearn(package, own) if name.startswith("sklearn.") and package in _SKLEARN else None
     if found is None:
         raise ModelFileError(
@@ -204,7 +214,8 @@ class ObjectKinds:
 
     def _upgraded(self, node, reader):
         """State of an object as this version has it."""
-        name, state = node["class"], {key: reader.value(value) for key, value in node["state"].items()}
+        name, found = node["class"], {key: reader.value(value) for key, value in node["state"].items()}
+        state = {key: value for key, value in found.items() if not isinstance(value, Gone)}
         steps, version = UPGRADES.get(name, ()), self.versions.get(name, 0)
         if version > len(steps):
             raise ModelFileError(

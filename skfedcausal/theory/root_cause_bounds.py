@@ -6,7 +6,126 @@ units of the sensors, not of the states. Both theorems can be violated (see the 
 repaired bounds hold, and are no smaller than the distances they bound.
 """
 
+from itertools import combinations
+
 import numpy as np
+import pandas as pd
+
+# What pairs of flags say of a root: the table and Algorithm 2. The detector has the rule for many units and steps,
+# `roots_of_flags`.
+
+ROOT, PROPAGATED, NOMINAL, AUGMENTED_ONLY = (1, 1), (1, 0), (0, 0), (0, 1)
+
+#: Table 1 of the paper: flags (Z_c, Z_a) of two units to (root, propagated) or the name of a special verdict.
+#: The paper prints ten of the sixteen pairs; the other six are marked and follow from the same reading.
+TABLE_1 = {
+    (ROOT, NOMINAL): ("first", None),
+    (NOMINAL, ROOT): ("second", None),
+    (ROOT, PROPAGATED): ("first", "second"),
+    (PROPAGATED, ROOT): ("second", "first"),
+    (AUGMENTED_ONLY, ROOT): "imperfect training",
+    (ROOT, AUGMENTED_ONLY): "imperfect training",
+    (NOMINAL, NOMINAL): "no anomaly",
+    (PROPAGATED, PROPAGATED): "neither",
+    (AUGMENTED_ONLY, AUGMENTED_ONLY): "independent clients",
+    (ROOT, ROOT): "violates assumptions",
+    # not in the paper's table:
+    (PROPAGATED, NOMINAL): "neither",  # an effect whose cause shows no flag
+    (NOMINAL, PROPAGATED): "neither",
+    (AUGMENTED_ONLY, NOMINAL): "imperfect training",  # the augmenter alone is surprised
+    (NOMINAL, AUGMENTED_ONLY): "imperfect training",
+    (PROPAGATED, AUGMENTED_ONLY): "imperfect training",
+    (AUGMENTED_ONLY, PROPAGATED): "imperfect training",
+}
+
+
+def table_1_answers(flags):
+    """Verdict of Table 1 on every pair of units at every step, one column ``first, second`` per pair.
+
+    `flags` has the columns ``unit__Z_c`` and ``unit__Z_a``, as :func:`skfedcausal.inspection.flags` gives them.
+    A root is ``"first"``, or ``"first -> second"`` where the other shows the propagated effect; special
+    verdicts have their names.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.theory.root_cause_bounds import table_1_answers
+    >>> names = ["a__Z_c", "a__Z_a", "b__Z_c", "b__Z_a"]
+    >>> table_1_answers(pd.DataFrame([[1, 0, 1, 1], [0, 1, 1, 1]], columns=names))["a, b"].tolist()
+    ['b -> a', 'imperfect training']
+    """
+    names = list(dict.fromkeys(column.rpartition("__")[0] for column in flags))
+    pairs = {name: list(flags[[f"{name}__Z_c", f"{name}__Z_a"]].itertuples(index=False)) for name in names}
+    verdicts = {}
+    for first, second in combinations(names, 2):
+        units = {"first": first, "second": second}
+        words = {
+            pair: answer if isinstance(answer, str) else " -> ".join(units[k] for k in answer if k)
+            for pair, answer in TABLE_1.items()
+        }
+        together = zip(pairs[first], pairs[second], strict=True)
+        verdicts[f"{first}, {second}"] = [words[tuple(a), tuple(b)] for a, b in together]
+    return pd.DataFrame(verdicts, index=flags.index)
+
+
+def causal_network(flags):
+    """Which unit showed effects of which: the causal network that Algorithm 2 gives beside the roots.
+
+    `flags` as for :func:`table_1_answers`. One row per ordered pair with ``cause -> effect`` in Table 1 at
+    some step: ``cause``, ``effect``, ``steps`` and ``share`` of the steps at which the cause was named a
+    root of the pair.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.theory.root_cause_bounds import causal_network
+    >>> names = ["a__Z_c", "a__Z_a", "b__Z_c", "b__Z_a"]
+    >>> flags = pd.DataFrame([[1, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]], columns=names)
+    >>> causal_network(flags).to_dict("records")
+    [{'cause': 'b', 'effect': 'a', 'steps': 1, 'share': 0.5}]
+    """
+    rows = []
+    for pair, answers in table_1_answers(flags).items():
+        first, second = pair.split(", ")
+        for cause, effect in ((first, second), (second, first)):
+            steps = int((answers == f"{cause} -> {effect}").sum())
+            named = steps + int((answers == cause).sum())
+            if steps:
+                rows.append({"cause": cause, "effect": effect, "steps": steps, "share": steps / named})
+    return pd.DataFrame(rows, columns=["cause", "effect", "steps", "share"])
+
+
+def local_verdicts(flags, heard=None):
+    """What every unit says of itself from its own flags and those it hears, without a server.
+
+    Parameters
+    ----------
+    flags : ndarray of int of shape (n_samples, n_units, 2)
+    heard : sequence of sequence of int, default=None
+        Positions of the units whose flags each unit gets; None: all others.
+
+    Returns
+    -------
+    ndarray of str of shape (n_samples, n_units)
+        "root" where its flags are (1, 1) and nobody it hears shows (1, 1) or (0, 1); "effect" where they
+        are (1, 0) and somebody it hears shows (1, 1); "undecided" where Table 1 decides neither; "" if no
+        flag is raised.
+        With all units heard, exactly the unit that the detector's rule ``roots_of_flags`` names says "root".
+    """
+    flags = np.asarray(flags)
+    n_units = flags.shape[1]
+    kinds = {pair: (flags == pair).all(axis=2) for pair in (ROOT, PROPAGATED, AUGMENTED_ONLY)}
+    out = np.full(flags.shape[:2], "", dtype="<U9")
+    for m in range(n_units):
+        others = [n for n in range(n_units) if n != m] if heard is None else list(heard[m])
+        somebody = {pair: kind[:, others].any(axis=1) for pair, kind in kinds.items()}
+        out[flags[:, m].any(axis=1), m] = "undecided"
+        out[kinds[ROOT][:, m] & ~somebody[ROOT] & ~somebody[AUGMENTED_ONLY], m] = "root"
+        out[kinds[PROPAGATED][:, m] & somebody[ROOT], m] = "effect"
+    return out
+
+
+# Propositions and theorems beside what is so.
 
 
 def several_roots(rates, step, length=0.0):

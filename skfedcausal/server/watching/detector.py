@@ -18,7 +18,6 @@ from .incidents import (
     OUTSIDE,
     Evidence,
     Incident,
-    OnsetRule,
     Verdict,
     event_ages,
     event_codes,
@@ -122,9 +121,7 @@ class RootCauseServer:
         self._curved = curved_causes(whole.x, rows.starts, self.slices) if self.is_whole else None
         if self._curved is not None and getattr(plant, "regressor", None) is None:  # which knows curves by itself
             self._acting = by_way_of_others(self._causes | self._curved)
-        self.level.of_modes = self._response is not None and self._response.tells_modes
         self._usual = np.concatenate(learned.given).mean(axis=0)
-        self._onset_rule = OnsetRule.learn(learned.given, self._usual, self.prior, self.monitor.energy.shared())
         surprise = [np.log1p(a / self.dims) for a in learned.own]
         self._level = np.concatenate(surprise).mean(axis=0)
         surprise = [s - self._level for s in surprise]
@@ -323,7 +320,6 @@ class RootCauseServer:
             errors=found.errors / wider,
             distance=distance,
             unknown=away.unknown,
-            mode=away.mode,
             beyond=away.beyond,
             unsure=unsure,
             rare=rare,
@@ -337,9 +333,7 @@ class RootCauseServer:
 
     def _input_response(self, record, state):
         """What the inputs of the next rows do, see :class:`.inputs.Followed`."""
-        if state.inputs is None and state.modes is None:
-            state.modes = self._response.begun()
-        found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs, state.modes)
+        found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs)
         return found
 
     def _without_inputs(self, record, messages, response):
@@ -449,8 +443,6 @@ class RootCauseServer:
         """
         answers = self._with_energy(answers, rows, incident.detected)
         answer = deciding(answers)
-        if not explained([answer]):
-            answer = self._onset_rule.revised(answer, rows, incident.detected)
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
         since, begin = rows.between(answer.start, rows.stop), answer.start
         if incident.before is not None:  # its alarm says nothing of who was first in this one

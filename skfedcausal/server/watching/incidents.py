@@ -1,9 +1,8 @@
 """Incidents: when one starts, goes on and ends, the evidence that revises it, flags, tables."""
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations, takewhile
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -294,29 +293,7 @@ def roots_per_step(verdicts, names, n_samples):
 FLAG_GAP = 10  # steps without a root after which an incident is over
 _LONGEST = 100_000  # steps: no horizon
 
-ROOT, PROPAGATED, NOMINAL, AUGMENTED_ONLY = (1, 1), (1, 0), (0, 0), (0, 1)
-
-#: Table 1 of the paper: flags (Z_c, Z_a) of two units to (root, propagated) or the name of a special verdict.
-#: The paper prints ten of the sixteen pairs; the other six are marked and follow from the same reading.
-TABLE_1 = {
-    (ROOT, NOMINAL): ("first", None),
-    (NOMINAL, ROOT): ("second", None),
-    (ROOT, PROPAGATED): ("first", "second"),
-    (PROPAGATED, ROOT): ("second", "first"),
-    (AUGMENTED_ONLY, ROOT): "imperfect training",
-    (ROOT, AUGMENTED_ONLY): "imperfect training",
-    (NOMINAL, NOMINAL): "no anomaly",
-    (PROPAGATED, PROPAGATED): "neither",
-    (AUGMENTED_ONLY, AUGMENTED_ONLY): "independent clients",
-    (ROOT, ROOT): "violates assumptions",
-    # not in the paper's table:
-    (PROPAGATED, NOMINAL): "neither",  # an effect whose cause shows no flag
-    (NOMINAL, PROPAGATED): "neither",
-    (AUGMENTED_ONLY, NOMINAL): "imperfect training",  # the augmenter alone is surprised
-    (NOMINAL, AUGMENTED_ONLY): "imperfect training",
-    (PROPAGATED, AUGMENTED_ONLY): "imperfect training",
-    (AUGMENTED_ONLY, PROPAGATED): "imperfect training",
-}
+_AUGMENTED_ONLY = 0, 1  # flags of a unit that only its augmented model is surprised by
 
 
 def needed_answers(horizon, kept, other, nominal, rate):
@@ -372,96 +349,10 @@ def roots_of_flags(flags, horizon=1, needed=1):
         count = sums[ends] - sums[np.maximum(ends - horizon, 0)]
         is_root = (count >= needed) & (count == count.max(axis=1, keepdims=True))
     else:
-        imperfect = (flags == AUGMENTED_ONLY).all(axis=2).any(axis=1)
+        imperfect = (flags == _AUGMENTED_ONLY).all(axis=2).any(axis=1)
     total = is_root.sum(axis=1)
     clear = (total == 1) & ~imperfect
     return np.where(clear, is_root.argmax(axis=1), np.where(total > 0, -2, -1))
-
-
-def table_1_answers(flags):
-    """Verdict of Table 1 on every pair of units at every step, one column ``first, second`` per pair.
-
-    `flags` has the columns ``unit__Z_c`` and ``unit__Z_a``, as :func:`skfedcausal.inspection.flags` gives them.
-    A root is ``"first"``, or ``"first -> second"`` where the other shows the propagated effect; special
-    verdicts have their names.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skfedcausal.server.watching.incidents import table_1_answers
-    >>> names = ["a__Z_c", "a__Z_a", "b__Z_c", "b__Z_a"]
-    >>> table_1_answers(pd.DataFrame([[1, 0, 1, 1], [0, 1, 1, 1]], columns=names))["a, b"].tolist()
-    ['b -> a', 'imperfect training']
-    """
-    names = list(dict.fromkeys(column.rpartition("__")[0] for column in flags))
-    pairs = {name: list(flags[[f"{name}__Z_c", f"{name}__Z_a"]].itertuples(index=False)) for name in names}
-    verdicts = {}
-    for first, second in combinations(names, 2):
-        units = {"first": first, "second": second}
-        words = {
-            pair: answer if isinstance(answer, str) else " -> ".join(units[k] for k in answer if k)
-            for pair, answer in TABLE_1.items()
-        }
-        together = zip(pairs[first], pairs[second], strict=True)
-        verdicts[f"{first}, {second}"] = [words[tuple(a), tuple(b)] for a, b in together]
-    return pd.DataFrame(verdicts, index=flags.index)
-
-
-def causal_network(flags):
-    """Which unit showed effects of which: the causal network that Algorithm 2 gives beside the roots.
-
-    `flags` as for :func:`table_1_answers`. One row per ordered pair with ``cause -> effect`` in Table 1 at
-    some step: ``cause``, ``effect``, ``steps`` and ``share`` of the steps at which the cause was named a
-    root of the pair.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skfedcausal.server.watching.incidents import causal_network
-    >>> names = ["a__Z_c", "a__Z_a", "b__Z_c", "b__Z_a"]
-    >>> flags = pd.DataFrame([[1, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]], columns=names)
-    >>> causal_network(flags).to_dict("records")
-    [{'cause': 'b', 'effect': 'a', 'steps': 1, 'share': 0.5}]
-    """
-    rows = []
-    for pair, answers in table_1_answers(flags).items():
-        first, second = pair.split(", ")
-        for cause, effect in ((first, second), (second, first)):
-            steps = int((answers == f"{cause} -> {effect}").sum())
-            named = steps + int((answers == cause).sum())
-            if steps:
-                rows.append({"cause": cause, "effect": effect, "steps": steps, "share": steps / named})
-    return pd.DataFrame(rows, columns=["cause", "effect", "steps", "share"])
-
-
-def local_verdicts(flags, heard=None):
-    """What every unit says of itself from its own flags and those it hears, without a server.
-
-    Parameters
-    ----------
-    flags : ndarray of int of shape (n_samples, n_units, 2)
-    heard : sequence of sequence of int, default=None
-        Positions of the units whose flags each unit gets; None: all others.
-
-    Returns
-    -------
-    ndarray of str of shape (n_samples, n_units)
-        "root" where its flags are (1, 1) and nobody it hears shows (1, 1) or (0, 1); "effect" where they
-        are (1, 0) and somebody it hears shows (1, 1); "undecided" where Table 1 decides neither; "" if no
-        flag is raised.
-        With all units heard, exactly the unit that :func:`roots_of_flags` names says "root".
-    """
-    flags = np.asarray(flags)
-    n_units = flags.shape[1]
-    kinds = {pair: (flags == pair).all(axis=2) for pair in (ROOT, PROPAGATED, AUGMENTED_ONLY)}
-    out = np.full(flags.shape[:2], "", dtype="<U9")
-    for m in range(n_units):
-        others = [n for n in range(n_units) if n != m] if heard is None else list(heard[m])
-        somebody = {pair: kind[:, others].any(axis=1) for pair, kind in kinds.items()}
-        out[flags[:, m].any(axis=1), m] = "undecided"
-        out[kinds[ROOT][:, m] & ~somebody[ROOT] & ~somebody[AUGMENTED_ONLY], m] = "root"
-        out[kinds[PROPAGATED][:, m] & somebody[ROOT], m] = "effect"
-    return out
 
 
 # -- incidents -------------------------------------------------------------------------------------------
@@ -539,10 +430,8 @@ class FlagWatch:
 
 # Rows of evidence, and what revises the answer to an incident from them.
 #
-# Beside the statistics these are a jump that it begins with, what units notice of their own columns, and single rows
-# that only a sensor can have made.
-
-_MARGIN = math.log(2)  # beyond the largest nominal surprise, and beyond all other units
+# Beside the statistics these are what units notice of their own columns, and single rows that only a sensor can have
+# made.
 
 CHANGED, HELD, ALL_HELD = 1, 2, 4  # bits of an event
 HOLDING = ("sensor held", "unit held")  # kinds of faults that are there while their unit notices them
@@ -567,7 +456,6 @@ class Evidence(NamedTuple):
     errors : of the prediction from the last row, beyond those of the operating point, (n_rows, n)
     distance : off-subspace numbers
     unknown : whether inputs are where the plant is not known, (n_rows,), 2 where it has to be learned
-    mode : place of the mode that inputs tell, (n_rows,), -1 for none
     beyond : how far inputs are beyond their ranges in the nominal record, (n_rows,)
     unsure : variance of what curves of the states are wrong by, over that of the news of each unit, (n_rows, n_units)
     rare : return periods of what lasts, (n_rows, n_kinds, n_units), see :mod:`.slow`; of no kind where none is learned
@@ -587,7 +475,6 @@ class Evidence(NamedTuple):
     errors: np.ndarray
     distance: np.ndarray
     unknown: np.ndarray
-    mode: np.ndarray
     beyond: np.ndarray
     unsure: np.ndarray
     rare: np.ndarray
@@ -640,61 +527,6 @@ _BY_UNIT = (
     "unsure",
     "rare",
 )
-
-
-# -- jumps -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OnsetRule:
-    """Faults that begin with a jump: one unit is surprised beyond the nominal range before any other is.
-
-    Nothing spreads faster than in one step, while the states a large fault drives the plant to surprise
-    everywhere: the row in which a jump begins says more of its root than all that follow. Faults that grow are
-    left to the windows, and so are jumps in several units at once where units share much of their innovations.
-
-    largest : largest nominal log surprise of each unit given the others in one row, (n_units,)
-    prior : prior probability of each unit being the root, (n_units,)
-    alone : whether a jump is one only if no other unit passes its limit in the same row
-    """
-
-    largest: np.ndarray
-    prior: np.ndarray
-    alone: bool
-
-    @classmethod
-    def learn(cls, given, usual, prior, shared):
-        """From nominal surprises given the other units, by segment, their mean, and shared innovations."""
-        largest = np.max([part.max(axis=0) for part in given], axis=0)
-        return cls(np.log1p(largest / usual), prior, bool(np.mean(shared) > TUNING.evidence_shared))
-
-    def revised(self, answer, rows, detected):
-        """The answer to an incident given the jump that it may begin with, from the rows around its alarm."""
-        rows = rows.between(
-            max(detected - TUNING.evidence_before, rows.first), min(detected + TUNING.evidence_after, rows.stop)
-        )
-        found = self._jump(rows.given_others)
-        if found is None or self.prior[found[1]] == 0.0:
-            return answer
-        row, unit = found
-        root = TUNING.evidence_root if unit == answer.probability.argmax() else TUNING.evidence_against
-        here, others = root * self.prior[unit], (1 - root) * (1 - self.prior[unit])
-        share = here / (here + others / max(len(self.prior) - 1, 1))
-        probability = (1 - share) * answer.probability
-        probability[unit] += share
-        return replace(answer, probability=probability, start=min(rows.first + row, detected))
-
-    def _jump(self, surprise):
-        """Row and unit of the jump in some rows, None if the first to pass its limits did not jump."""
-        beyond = surprise - self.largest
-        rows = np.flatnonzero((beyond > 0).any(axis=1))
-        if not len(rows):
-            return None
-        there = beyond[rows[0]]
-        unit = int(there.argmax())
-        others = np.delete(there, unit).max(initial=0.0)
-        jumped = there[unit] >= others + _MARGIN and not (self.alone and others > 0)
-        return (int(rows[0]), unit) if jumped else None
 
 
 # -- what units notice -----------------------------------------------------------------------------------

@@ -33,7 +33,6 @@ FORESEEN = 30  # rows after which it is judged there already if it does what the
 _RATES = (0.4, 0.1, 0.03)  # of the averages
 _RIDGE = 1e-4  # share of the mean square of a filtered input
 _LARGE = 0.01  # share of the largest mean square of a unit's states, from which on another counts; least variance
-_SETTLED = 40  # rows after a switch before a mode is learned from
 # powers 0, 1 and 2 of q in the variance of a noncentral number of mean 1 + q, and of what its mean is wrong by
 _NONCENTRAL = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
 
@@ -53,72 +52,26 @@ class InputState(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """Response (n_rows, n), leverage of each row, what is known of the plant at its inputs, and its mode, (n_rows,).
+    """Response (n_rows, n), leverage of each row, and what is known of the plant at its inputs, (n_rows,).
 
     `doubt` is the variance of averages of innovations at the rates of shifts over that in the nominal record,
     (n_rows, n_rates), None of a plant without inputs. `unknown` is 0 where the plant is known, 1 where the response may
-    foresee it, and 2 where it has to be learned. `mode` is the place among the few that inputs have, -1 for another
-    one. `beyond` is by how many halves of its range in the nominal record an input is beyond that, or was, which is
-    forgotten as the slowest average forgets it: what inputs do is an extrapolation there.
+    foresee it, and 2 where it has to be learned. `beyond` is by how many halves of its range in the nominal record an
+    input is beyond that, or was, which is forgotten as the slowest average forgets it: what inputs do is an
+    extrapolation there.
     """
 
     response: np.ndarray | None
     leverage: np.ndarray
     doubt: np.ndarray | None
     unknown: np.ndarray
-    mode: np.ndarray
     beyond: np.ndarray
 
     @classmethod
     def without_inputs(cls, n_rows):
         """Rows of a plant without inputs, which is known everywhere."""
-        nothing, nowhere = np.zeros(n_rows), np.zeros(n_rows, dtype=int)
-        return cls(None, nothing, None, nowhere, nowhere - 1, nothing)
-
-
-class Modes:
-    """Errors of a watch in each of the few modes that inputs tell, beyond what nominal rows show, (n_modes, n).
-
-    Quiet rows are taken in block by block, each after another one without an alarm: a fault may last for long before
-    it is one.
-    """
-
-    def __init__(self, n_rows, n_states):
-        self._n_rows, self.steps = np.array(n_rows, dtype=float), np.zeros((len(n_rows), n_states))
-        self._last, self._age, self._alarm = -1, 0, False
-        self._now, self._before = self._empty(), self._empty()
-
-    def _empty(self):
-        """Rows of each mode and the sums of their errors."""
-        return np.zeros(len(self.steps)), np.zeros_like(self.steps)
-
-    def add(self, errors, modes, quiet):
-        """Take note of rows, (n_rows, n), and of those that are quiet and after their mode has settled."""
-        settled = self.skip(modes) >= _SETTLED
-        self._alarm = self._alarm or not quiet.all()
-        count, sums = self._now
-        for mode in np.flatnonzero(np.bincount(modes[settled] + 1, minlength=len(self.steps) + 1)[1:]).tolist():
-            rows = settled & (modes == mode)
-            count[mode] += rows.sum()
-            sums[mode] += (errors[rows] + self.steps[mode]).sum(axis=0)
-
-    def skip(self, modes):
-        """Take note of the modes of rows that nothing is learned from; rows since their mode was switched to."""
-        rows = np.arange(len(modes))
-        switches = np.where(np.append(self._last, modes[:-1]) != modes, rows, -1 - self._age)
-        ages = rows - np.maximum.accumulate(switches)
-        self._last, self._age = modes[-1], ages[-1]
-        return ages
-
-    def learn(self):
-        """End a block, and take in the one before if there was no alarm since."""
-        if self._alarm:
-            self._now = self._empty()
-        else:
-            count, sums = self._before
-            self.steps = (self._n_rows[:, None] * self.steps + sums) / (self._n_rows + count)[:, None]
-            self._n_rows += count
-        self._now, self._before, self._alarm = self._empty(), self._now, False
+        nothing = np.zeros(n_rows)
+        return cls(None, nothing, None, np.zeros(n_rows, dtype=int), nothing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +92,6 @@ class InputResponse:
     reach: np.ndarray
     limits: np.ndarray
     kept: np.ndarray | float = 1.0
-    modes: tuple = ()  # rows of inputs, (n_modes, k), and how often they came, where they are few
 
     @classmethod
     def learn(cls, record):
@@ -168,8 +120,7 @@ class InputResponse:
         B = np.linalg.lstsq(past, x[rows] - F @ G, rcond=None)[0][:-1]
         moved = np.column_stack([past[:, :-1], F])
         moved -= moved.mean(axis=0)
-        known, modes = _inverse(moved.T @ moved), _few(u)
-        return replace(bare, B=cap_radius(B, TUNING.inputs_radius), G=G, known=known, modes=modes)
+        return replace(bare, B=cap_radius(B, TUNING.inputs_radius), G=G, known=_inverse(moved.T @ moved))
 
     def filtered(self, u, state):
         """F of the next rows of an episode, (n_rows, k filters), and the inputs and averages after them."""
@@ -180,29 +131,12 @@ class InputResponse:
         smooth = [ewma(before, rate, average) for rate, average in zip(_RATES, averages, strict=True)]
         return np.hstack([inside, before, *smooth]), inside[-1], tuple(part[-1] for part in smooth)
 
-    @property
-    def tells_modes(self):
-        """Whether the inputs have so few values that these are modes."""
-        return len(self.modes) > 0
-
-    def begun(self):
-        """The :class:`Modes` of a watch that begins, None where inputs are no modes."""
-        return Modes(self.modes[1], len(self.B)) if self.tells_modes else None
-
-    def _mode_of(self, u):
-        """Place of the mode of each row, -1 for none of them."""
-        if not self.tells_modes:
-            return np.full(len(u), -1)
-        same = (u[:, None] == self.modes[0]).all(axis=2)
-        return np.where(same.any(axis=1), same.argmax(axis=1), -1)
-
-    def follow(self, u, state, levels, modes=None):
+    def follow(self, u, state, levels):
         """The :class:`Followed` next rows of an episode and the state after them.
 
         `levels` are the InputStates at which the plant is known, the first one by itself and the others by the response
-        from there on; None for the nominal mean of the inputs. `modes` are the Modes of the watch so far.
+        from there on; None for the nominal mean of the inputs.
         """
-        mode = self._mode_of(u)
         F, last, averages = self.filtered(u, state)
         response = np.empty((len(u), len(self.B)))
         if state is None:
@@ -210,10 +144,6 @@ class InputResponse:
         else:
             before, response[0] = state.response, state.response @ self.B + F[0] @ self.G
         pushed = F @ self.G
-        if modes is not None:
-            pushed += np.where(mode[:, None] >= 0, modes.steps[mode], 0.0)
-            if state is not None:
-                response[0] = before @ self.B + pushed[0]
         Recurrence(self.B.T).run((pushed[1:], None), x0=response[0], out=response[1:])
         rows = np.hstack([np.vstack([before, response[:-1]]), F])
         first = (rows[0],) * (len(RATES) - 1) if state is None else state.smooth
@@ -225,7 +155,7 @@ class InputResponse:
         origin = 0.0 if levels[0] is None else levels[0].regressors
         lasting = [(2 - rate) / rate * self._leverage(x - origin) for rate, x in zip(RATES[1:], smooth, strict=True)]
         doubt = (1 + np.column_stack(lasting)) / self.kept
-        return Followed(response, self._leverage(rows - origin), doubt, unknown, mode, beyond), after
+        return Followed(response, self._leverage(rows - origin), doubt, unknown, beyond), after
 
     def studentised(self, parts):
         """The response with the share that its fit left of averages, from the :class:`Followed` parts of its record.
@@ -278,14 +208,6 @@ def _forgotten(values, before):
         largest = np.maximum.accumulate(np.log(np.append(before, values)) + decay)
     left = np.exp(largest - decay)[1:]
     return np.where(left > TUNING.inputs_little, left, 0.0)
-
-
-def _few(u):
-    """Different rows of inputs and how often they came, where they are few."""
-    if len(np.unique(u[:200], axis=0)) > TUNING.inputs_most_modes:
-        return ()
-    rows, counts = np.unique(u, axis=0, return_counts=True)
-    return (rows, counts) if 1 < len(rows) <= TUNING.inputs_most_modes else ()
 
 
 def _inverse(information):

@@ -121,8 +121,6 @@ class Level:
     `n_blocks` blocks, `dims` are the states of each unit.
     """
 
-    of_modes = False  # whether inputs tell modes, whose levels are learned by themselves
-
     def __init__(self, energy, slow, n_rows, n_blocks, dims):
         self._energy, self._slow = energy, slow
         by_chance = dims / FOLLOWED * f.isf(TUNING.operating_chance, dims, max(n_blocks - 1, 1))
@@ -150,7 +148,7 @@ class Level:
     @property
     def moves(self):
         """Whether the level of the nominal record itself moves."""
-        return self._moves and not self.of_modes
+        return self._moves
 
     def drifted(self, mean, n_rows, dims):
         """Whether a followed mean, worth so many rows, is beyond what chance makes of it."""

@@ -49,7 +49,6 @@ class StreamState:
     last: Incident | None = None  # the one that began last
     inputs: Any = None  # InputState of a plant with inputs
     bends: Any = None  # BentState of a plant whose states act along curves
-    modes: Any = None  # Modes of a plant whose inputs tell them
     learning: range | None = None  # rows without alarms, from which an operating point is learned
     noticing: np.ndarray | int = 0  # for how many rows each unit has been noticing something
     drift: np.ndarray | float = 0.0  # of the level, followed since it was last told
@@ -104,8 +103,6 @@ def take(server, messages, state):
             setattr(state, name, value)
         messages = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(messages, state)
-    if state.modes is not None and state.position % FOLLOWED == 0:
-        state.modes.learn()
     touched, learns = list(state.incidents), state.to_learn is not None
     if (
         not (touched or learns or state.standing)
@@ -222,10 +219,6 @@ def _followed(server, new, state):
         is_learned = learning and stop % LOOK == 0 and stop >= min(learning.stop, learning.start + FORESEEN)
         if turn.point is None and is_learned:
             turn = Turn(stop, _learned(server, learning, _recent(new, state, stop), state.point), learned=True)
-        if state.modes is not None and unjudged:
-            state.modes.skip(new.mode[here])
-        elif state.modes is not None:
-            state.modes.add(new.errors[here], new.mode[here], quiet[here])
         if turn.point is not None:
             return turn
         if unjudged:

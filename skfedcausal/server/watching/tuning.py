@@ -30,11 +30,6 @@ class Tuning:
     elsewhere_otherwise: float = 2.0
     elsewhere_least_surprise: float = 1e-3  # over the nominal one, of units that hold still
 
-    evidence_before: int = 2
-    evidence_after: int = 10  # rows around the alarm in which a jump may begin
-    evidence_root: float = 0.98  # share of jumps that begin in the root
-    evidence_against: float = 0.85  # the same where the rows around the alarm name another unit
-    evidence_shared: float = 0.15  # of the innovations, from which on a fault may reach other units within a row
     evidence_sure: float = 0.98  # probability that the unit that notices something first is the root
     evidence_late: float = 0.3  # the same of a constant that changes after the fault was seen elsewhere
     evidence_soon: int = 5  # rows after an alarm in which an event still belongs to its beginning
@@ -53,7 +48,6 @@ class Tuning:
     inputs_jitter: float = 1e-9  # the same of a regressor, in how well coefficients are known
     inputs_unknown: float = 0.4  # leverage of a steady level from which on it is not known what the plant does there
     inputs_further: float = 1.5  # times as far from where the plant is known as it was in the nominal record
-    inputs_most_modes: int = 8  # different rows of inputs that are modes, else they are quantities
     inputs_least_kept: float = 0.5  # share of the variance of averages that a fit leaves at least
     # times half the range of an input in the nominal record, beyond which being farther out says no more
     inputs_farthest: float = 1.0

@@ -626,14 +626,6 @@ class ConditionalEnergy:
         """``(L e)_m' L_mm^-1 (L e)_m``, shape (n_samples, n_units)."""
         return (e @ self.given_root) ** 2 @ self._sums
 
-    def shared(self):
-        """Share of each unit's innovations that the others' of the same step explain, shape (n_units,).
-
-        ``1 - tr(C_mm^-1 L_mm^-1) / P_m``, the mean of the squared canonical correlations.
-        """
-        left = [np.linalg.inv(self._precision[b, b] @ self.covariance[b, b]) for b in self.blocks]
-        return np.array([1 - np.trace(part) / len(part) for part in left])
-
     def with_covariance(self, covariance):
         """The same for innovations of another covariance."""
         return self if covariance is self.covariance else ConditionalEnergy(covariance, self.blocks)
@@ -663,10 +655,6 @@ class OwnEnergy:
         return (e @ self.given_root) ** 2 @ self._sums
 
     given_others = own
-
-    def shared(self):
-        """Share of each unit's innovations that those of the others explain: none is looked for."""
-        return np.zeros(self._sums.shape[1])
 
 
 # -- rows with gaps --------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ from skfedcausal.server.sparse import learning as sparse_learning
 from skfedcausal.server.sparse import server as sparse_server
 from skfedcausal.server.sparse import tables
 from skfedcausal.server.validity.checks import rank_squares
-from skfedcausal.server.watching.inputs import Modes, _forgotten
+from skfedcausal.server.watching.inputs import _forgotten
 
 from ...client._reference import Unit
 from ..plants import Plant, Record
@@ -317,16 +317,6 @@ class _Slow:
         return record.rows[:, None]
 
 
-def _learned_modes():
-    """Steps of two modes after three blocks, and how many rows they were learned from."""
-    modes = Modes([30.0, 20.0], 2)
-    for level in (1.0, 2.0, 4.0):
-        rows = np.arange(400)
-        modes.add(np.column_stack([level + 0.01 * rows, -level + 0.0 * rows]), rows // 200, np.ones(400, dtype=bool))
-        modes.learn()
-    return {"steps": modes.steps, "rows": modes._n_rows}
-
-
 def _near_their_bounds():
     """Verdicts of gains that are next to what decides them, [effect, cause]."""
     zero = np.zeros((2, 2))
@@ -371,7 +361,6 @@ def _by_itself(_):
             )
         ),
         "shared sensors": _log_density(np.array([[1.0, 0.4], [0.4, 2.0]]), np.array([[1.1, 0.3], [0.3, 1.7]])),
-        "modes": _learned_modes(),
         "grades": _near_their_bounds(),
         "a pause": stops(pd.DataFrame({"a": np.zeros(8)}, _with_a_pause()), pd.Timedelta("1h")),
         "a term taken off": _rest(SeasonRecord(slow + estimate, np.arange(9.0), (0,)), [_Slow()], None, "a unit"),

@@ -21,7 +21,6 @@ def evidence(n_rows, n_units, n_states=1, *, first=0, n_statistics=1, **series):
         "errors": np.zeros((n_rows, n_states)),
         "distance": np.zeros((n_rows, n_units)),
         "unknown": np.zeros(n_rows, dtype=int),
-        "mode": np.full(n_rows, -1),
         "beyond": np.zeros(n_rows),
         "unsure": np.zeros((n_rows, n_units)),
         "rare": np.zeros((n_rows, 0, n_units)),

@@ -11,7 +11,7 @@ from scipy.special import expit
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.moments import MomentServer
 from skfedcausal.server.watching.detector import RootCauseServer, StreamState, onset
-from skfedcausal.server.watching.incidents import Incident, OnsetRule
+from skfedcausal.server.watching.incidents import Incident
 from skfedcausal.server.watching.learning import held_out_models, learned_by_regression
 from skfedcausal.server.watching.monitor import MonitorState
 from skfedcausal.server.watching.operating import Level, OperatingPoint
@@ -180,18 +180,6 @@ def test_causes_are_the_links_of_the_plant(detector):
     ]
 
 
-def test_jumps_are_judged_by_the_surprises_held_out(plant, detector):
-    _, messages, server = plant
-    record = JointRecord.from_messages(messages)
-    rows = NominalRows.of(server, messages, record, np.random.RandomState(0))
-    learned = learned_by_regression(server, rows, detector.slices)
-    monitor, given = learned.monitor, learned.given
-    usual = np.concatenate(given).mean(axis=0)
-    rule = OnsetRule.learn(given, usual, detector.prior, monitor.energy.shared())
-    assert_allclose(detector._onset_rule.largest, rule.largest)
-    assert detector._onset_rule.alone == rule.alone
-
-
 # --- following ----------------------------------------------------------------------------------------
 
 
@@ -243,7 +231,6 @@ def hand_made(levels, statistics=("shift",), **series):
         return [Answer("shift", 50.0, np.array([0.1, 0.9]), w.first, 0.9, True) for w in windows]
 
     detector.posterior = SimpleNamespace(from_shift=from_shift, **NOTHING_ELSE)
-    detector._onset_rule = SimpleNamespace(revised=lambda answer, rows, detected: answer)
     detector._causes, detector._level = np.zeros((2, 2), dtype=bool), np.zeros(2)
     whole = evidence(len(levels), 2, levels=np.asarray(levels)[:, None, None] * np.ones((1, len(statistics), 2)))
     detector.evidence = lambda messages, state: _next(whole._replace(**series), messages["both"], state)
@@ -367,10 +354,9 @@ class Deciding:
         relative = {"relative": lambda levels: (levels / np.array([*limits.values()])[:, None]).max(axis=1)}
         detector.levels = SimpleNamespace(thresholds=limits, **relative)
         detector.dims, detector.outside_dims = np.full(3, 6), np.full(3, 2)
-        self.windows, self.revised = [], []
+        self.windows = []
         from_energy = {"from_energy": lambda rows: self._asked(rows, energy)}
         detector.posterior = SimpleNamespace(is_far=is_far, **from_energy, **NOTHING_ELSE | told)
-        detector._onset_rule = SimpleNamespace(revised=self._revised)
         detector._causes = np.zeros((3, 3), dtype=bool)
         detector._level = np.zeros(3)
         for effect, cause in causes:
@@ -379,10 +365,6 @@ class Deciding:
     def _asked(self, rows, answer):
         self.windows.append((rows.first, rows.stop))
         return replace(answer, start=rows.first)
-
-    def _revised(self, answer, rows, detected):
-        self.revised.append((rows.first, rows.stop, detected))
-        return answer
 
     def verdict(self, rows, *answers, incident=None):
         return self.detector._verdict(incident or Incident(30, 34, 5.0), rows, list(answers))
@@ -403,7 +385,7 @@ def test_a_fault_that_explains_everything_decides_without_the_energy():
     assert (verdict.statistic, verdict.start, verdict.detected, verdict.last) == ("shift", 25, 30, 34)
     assert verdict.open
     assert_allclose(verdict.probability, EXPLAINING.probability * expit(2.0 + 2.0))
-    assert deciding.windows == deciding.revised == []
+    assert deciding.windows == []
 
 
 def test_otherwise_the_energy_statistic_is_asked_from_its_onset_on():
@@ -417,7 +399,6 @@ def test_otherwise_the_energy_statistic_is_asked_from_its_onset_on():
     assert deciding.windows == [(28, 60)]
     assert (verdict.statistic, verdict.start) == ("energy", 28)
     assert_allclose(verdict.probability, ENERGY.probability * expit(9.0 - np.log(40) + 2.0))
-    assert deciding.revised == [(20, 60, 30)]
 
 
 def test_readings_of_the_other_sign_decide_where_they_are_likelier_and_explain_everything():
@@ -425,7 +406,6 @@ def test_readings_of_the_other_sign_decide_where_they_are_likelier_and_explain_e
     deciding = Deciding(ENERGY, from_reversal=lambda rows, n_onsets: told)
     verdict = deciding.verdict(rows_around(), EXPLAINING)
     assert (verdict.start, verdict.kind, verdict.probability.argmax()) == (24, "undecided", 2)
-    assert deciding.revised == []
     for other in (replace(told, evidence=1.0), replace(told, explains=False)):
         deciding = Deciding(ENERGY, from_reversal=lambda rows, n_onsets, other=other: other)
         assert deciding.verdict(rows_around(), EXPLAINING).probability.argmax() == 1
@@ -447,14 +427,12 @@ def test_energy_alone_decides_where_no_shift_is_looked_for():
     deciding = Deciding(ENERGY, statistics=("energy",))
     verdict = deciding.verdict(evidence(40, 3, first=20), incident=Incident(30, 34, 5.0))
     assert verdict.statistic == "energy"
-    assert deciding.revised
 
 
 def test_shift_alone_is_not_followed_by_the_energy():
     deciding = Deciding(ENERGY, statistics=("shift",))
     assert deciding.verdict(evidence(40, 3, first=20), PARTIAL).statistic == "shift"
     assert deciding.windows == []
-    assert deciding.revised == [(20, 60, 30)]
 
 
 def test_units_absent_throughout_take_two_fifths_of_the_certainty_in_their_effects():

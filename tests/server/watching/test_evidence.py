@@ -1,4 +1,4 @@
-"""Rows of evidence, and what revises answers: jumps, what units notice, and single rows of a wrong measurement."""
+"""Rows of evidence, and what revises answers: what units notice, and single rows of a wrong measurement."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ from skfedcausal.server.watching.incidents import (
     ALL_HELD,
     CHANGED,
     HELD,
-    OnsetRule,
     event_ages,
     is_glitch,
     kind_of,
@@ -40,7 +39,7 @@ def test_rows_between_two_positions_and_joined_again():
 def test_rows_of_some_units_have_their_series_and_innovations_of_their_own():
     rng = np.random.default_rng(0)
     series = {"surprise": rng.random((9, 3)), "levels": rng.random((9, 1, 3)), "errors": rng.random((9, 4))}
-    rows = evidence(9, 3, 4, first=30, mode=np.arange(9), **series)
+    rows = evidence(9, 3, 4, first=30, unknown=np.arange(9), **series)
     weight = rng.random((2, 2))
     part = rows.of_units(np.array([0, 2]), np.array([0, 3]), weight)
     assert (part.first, part.stop) == (30, 39)
@@ -48,146 +47,8 @@ def test_rows_of_some_units_have_their_series_and_innovations_of_their_own():
     assert_array_equal(part.levels, series["levels"][:, :, [0, 2]])
     assert_array_equal(part.errors, series["errors"][:, [0, 3]])
     assert_array_equal(part.scaled, series["errors"][:, [0, 3]] @ weight)
-    assert_array_equal(part.mode, rows.mode)  # the same for all units
+    assert_array_equal(part.unknown, rows.unknown)  # the same for all units
     assert part.predicted.shape == (9, 2)
-
-
-# --- onset rule ---------------------------------------------------------------------------------------
-
-LIMIT = np.log1p(np.full(3, 4.0))  # of every unit
-
-
-def jumped(surprise, alone=False, prior=(1 / 3, 1 / 3, 1 / 3), detected=20):
-    rule = OnsetRule(LIMIT, np.array(prior), alone)
-    answer = Answer("energy", 5.0, np.array([0.1, 0.2, 0.7]), start=3)
-    return rule.revised(answer, evidence(len(surprise), 3, given_others=surprise), detected)
-
-
-def quiet():
-    return np.full((60, 3), 0.5)
-
-
-def test_the_first_to_jump_is_the_root_whatever_follows():
-    surprise = quiet()
-    surprise[20, 0] = LIMIT[0] + 1
-    surprise[21:, 2] = LIMIT[2] + 5
-    answer = jumped(surprise)
-    assert answer.probability.argmax() == 0
-    assert_allclose(answer.probability, [0.85 + 0.15 * 0.1, 0.15 * 0.2, 0.15 * 0.7])
-    assert answer.start == 20
-
-
-def test_a_jump_of_the_unit_that_is_named_anyway_makes_it_surer():
-    surprise = quiet()
-    surprise[20, 2] = LIMIT[2] + 1
-    assert_allclose(jumped(surprise).probability, [0.02 * 0.1, 0.02 * 0.2, 0.98 + 0.02 * 0.7])
-
-
-def test_one_that_only_just_passes_its_limit_says_nothing():
-    surprise = quiet()
-    surprise[20, 0] = LIMIT[0] + 0.3
-    surprise[21:, 0] = LIMIT[0] + 5
-    assert jumped(surprise).start == 3
-
-
-def test_where_rows_are_slow_no_other_may_pass_with_it():
-    surprise = quiet()
-    surprise[20] = LIMIT + np.array([2.0, 0.1, -1.0])
-    assert jumped(surprise).probability.argmax() == 0
-    assert jumped(surprise, alone=True).start == 3
-
-
-def test_two_that_jump_alike_are_not_told_apart():
-    surprise = quiet()
-    surprise[20] = LIMIT + np.array([2.0, 1.9, -1.0])
-    assert jumped(surprise).start == 3
-
-
-def test_jump_of_a_unit_that_cannot_be_the_root_is_not_heard():
-    surprise = quiet()
-    surprise[20, 0] = LIMIT[0] + 1
-    assert jumped(surprise, prior=(0, 0.5, 0.5)).start == 3
-
-
-def test_jumps_before_the_alarm_belong_to_another_incident():
-    surprise = quiet()
-    surprise[10, 0] = LIMIT[0] + 1
-    assert jumped(surprise).start == 3
-
-
-def test_limits_are_the_largest_nominal_surprises():
-    given = [np.array([[1.0, 2.0], [3.0, 1.0]]), np.array([[2.0, 8.0]])]
-    rule = OnsetRule.learn(given, np.array([1.0, 2.0]), np.full(2, 0.5), np.array([0.3, 0.3]))
-    assert_allclose(rule.largest, np.log1p([3.0, 4.0]))
-    assert rule.alone
-
-
-def test_units_share_much_of_their_innovations_from_fifteen_hundredths_on():
-    given, usual, prior = [np.ones((2, 2))], np.ones(2), np.full(2, 0.5)
-    assert not OnsetRule.learn(given, usual, prior, np.array([0.0, 0.3])).alone
-    assert OnsetRule.learn(given, usual, prior, np.array([0.0, 0.31])).alone
-
-
-@pytest.mark.parametrize(("row", "heard"), [(17, False), (18, True), (19, True), (20, True), (29, True), (30, False)])
-def test_jumps_are_looked_for_from_two_rows_before_the_alarm_to_nine_after(row, heard):
-    """The incident starts with the jump, but never after its alarm."""
-    surprise = quiet()
-    surprise[row, 1] = LIMIT[1] + 1
-    answer = jumped(surprise)
-    assert answer.start == (min(row, 20) if heard else 3)
-    assert (answer.probability.argmax() == 1) == heard
-
-
-def test_rows_before_the_first_and_after_the_last_are_not_there():
-    surprise = quiet()[:3]
-    surprise[1, 1] = LIMIT[1] + 1
-    rows = evidence(3, 3, given_others=surprise, first=40)
-    answer = Answer("energy", 5.0, np.full(3, 1 / 3), start=40)
-    rule = OnsetRule(LIMIT, np.full(3, 1 / 3), False)
-    assert rule.revised(answer, rows, 41).probability.argmax() == 1
-    assert rule.revised(answer, rows, 41).start == 41
-    assert rule.revised(answer, rows.between(40, 41), 40) is answer
-
-
-def test_share_of_a_jump_weighs_the_prior():
-    """0.85 of jumps begin in the root where the rows around name another, the rest in any of the others."""
-    surprise = quiet()
-    surprise[20, 0] = LIMIT[0] + 1
-    prior = np.array([0.1, 0.3, 0.6])
-    here, elsewhere = 0.85 * 0.1, 0.15 * 0.9 / 2
-    share = here / (here + elsewhere)
-    expected = (1 - share) * np.array([0.1, 0.2, 0.7]) + [share, 0, 0]
-    assert_allclose(jumped(surprise, prior=prior).probability, expected)
-
-
-@pytest.mark.parametrize(("excess", "jumps"), [(0.69, False), (0.70, True)])
-def test_jumps_pass_limits_and_all_others_by_a_factor_of_two(excess, jumps):
-    alone, beside = quiet(), quiet()
-    alone[20, 0] = LIMIT[0] + excess
-    beside[20] = LIMIT + np.array([0.5 + excess, 0.5, -1.0])
-    assert (jumped(alone).start == 20) == jumps
-    assert (jumped(beside).start == 20) == jumps
-
-
-def test_the_limit_itself_is_not_passed():
-    surprise = quiet()
-    surprise[19, 2], surprise[20, 0] = LIMIT[2], LIMIT[0] + 1
-    assert jumped(surprise).start == 20
-
-
-def test_twice_the_limit_is_enough():
-    """Exactly, of surprises whose logarithm is taken."""
-    rule = OnsetRule(np.zeros(2), np.full(2, 0.5), False)
-    rows = evidence(1, 2, given_others=np.array([[np.log(2), -1.0]]))
-    assert rule.revised(Answer("energy", 5.0, np.full(2, 0.5), start=0), rows, 0).probability[0] > 0.9
-
-
-def test_a_unit_on_its_own_jumps_as_well():
-    rule = OnsetRule(LIMIT[:1], np.ones(1), True)
-    rows = evidence(30, 1, given_others=np.where(np.arange(30) == 20, 9.0, 0.0)[:, None])
-    answer = rule.revised(Answer("energy", 5.0, np.ones(1), start=3), rows, 20)
-    assert answer.start == 20
-    assert_allclose(answer.probability, [1.0])
 
 
 # --- what units notice ---------------------------------------------------------------------------------

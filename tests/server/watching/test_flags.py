@@ -7,16 +7,8 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
-from skfedcausal.server.watching.incidents import (
-    TABLE_1,
-    FlagState,
-    FlagWatch,
-    causal_network,
-    local_verdicts,
-    needed_answers,
-    roots_of_flags,
-    table_1_answers,
-)
+from skfedcausal.server.watching.incidents import FlagState, FlagWatch, needed_answers, roots_of_flags
+from skfedcausal.theory.root_cause_bounds import TABLE_1, causal_network, local_verdicts, table_1_answers
 
 PAIRS = list(product((0, 1), repeat=2))
 

@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from skfedcausal.message.states import StateMessage
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.watching.inputs import InputResponse, Modes, Outside
+from skfedcausal.server.watching.inputs import InputResponse, Outside
 from skfedcausal.server.watching.thresholds import RATES, ewma
 
 A = np.array([[0.7, 0.2], [0.0, 0.8]])
@@ -91,67 +91,6 @@ def test_doubt_grows_with_the_distance_and_lasts():
         assert_allclose(response.follow(u[-5:], after, (after,))[0].doubt, 1.0, atol=1e-3)
     assert (doubts[0] <= doubts[1]).all()
     assert_allclose((doubts[2] - 1) / (doubts[1] - 1), 4.0, rtol=1e-3)
-
-
-def test_few_rows_of_inputs_are_modes_whose_levels_are_learned_from_what_is_quiet():
-    rng = np.random.default_rng(5)
-    u = np.repeat([0.0, 1.0], N // 2)[:, None]
-    response = InputResponse.learn(JointRecord.from_messages(messages(u, rng)))
-    assert not InputResponse.learn(JointRecord.from_messages(messages(moves(N, rng), rng))).tells_modes
-    assert response.tells_modes
-    watch = response.begun()
-    new, step = np.repeat([0.0, 1.0, 2.0], 300)[:, None], np.array([0.3, -0.2])
-    before, state = response.follow(new, None, (None,), watch)
-    assert_array_equal(before.mode, np.repeat([0, 1, -1], 300))
-    errors, quiet = np.tile(step, (300, 1)), np.ones(300, dtype=bool)
-    for alarm in (True, False, True, False):  # only what is followed by a block without an alarm is taken in
-        watch.add(errors, before.mode[300:600], quiet & ~alarm)
-        watch.learn()
-        assert_allclose(watch.steps, 0.0)
-    watch.add(errors, before.mode[300:600], quiet)
-    watch.learn()
-    share = 300 / (N // 2 + 300)
-    assert_allclose(watch.steps, [[0, 0], share * step])
-    after, _ = response.follow(new, None, (None,), watch)
-    assert_allclose(after.response[:300], before.response[:300])
-    lasting = np.linalg.solve(np.eye(2) - response.B.T, share * step)
-    assert_allclose((after.response - before.response)[599], lasting, rtol=1e-3)
-    first, state = response.follow(new[:310], None, (None,), watch)
-    rest, _ = response.follow(new[310:], state, (None,), watch)
-    assert_allclose(np.vstack([first.response, rest.response]), after.response, rtol=1e-9)
-
-
-def test_rows_after_a_switch_have_not_settled_though_it_was_among_rows_that_were_skipped():
-    watch, errors, quiet = Modes(np.array([100.0, 100.0]), 1), np.ones((100, 1)), np.ones(100, dtype=bool)
-    watch.add(errors, np.zeros(100, dtype=int), quiet)
-    watch.skip(np.repeat([0, 1], 20))
-    watch.skip(np.array([1]))
-    watch.add(errors[:25], np.ones(25, dtype=int), quiet[:25])
-    watch.learn()
-    watch.learn()
-    assert_allclose(watch.steps[:, 0], [60 / 160, 6 / 106])  # from the 40th row of each on
-
-
-@pytest.mark.medium
-def test_what_a_watch_learns_of_a_mode_comes_nearer_to_its_level():
-    """A response from one switch is wrong by what it did not know; errors of quiet rows put it right."""
-    rng, wrong = np.random.default_rng(6), []
-    truth = np.linalg.solve(np.eye(2) - A, B[:, 0])
-    for _ in range(30):
-        u = np.repeat([0.0, 1.0], 200)[:, None]
-        record = JointRecord.from_messages(messages(u, rng))
-        response = InputResponse.learn(record)
-        watch, x, distances = response.begun(), states(np.ones((2400, 1)), rng), []
-        mean = record.z[:200].mean(axis=0) - response.follow(u, None, (None,))[0].response[:200].mean(axis=0)
-        for rows in np.split(x, 20):
-            level = mean + response.follow(np.ones((120, 1)), None, (None,), watch)[0].response[-1]
-            distances.append(np.abs(truth - level).sum())
-            watch.learn()
-            errors = (rows - level)[1:] - (rows - level)[:-1] @ A.T
-            watch.add(errors, np.ones(119, dtype=int), np.ones(119, dtype=bool))
-        wrong.append(distances)
-    first, *_, last = np.mean(wrong, axis=0)
-    assert last < 0.7 * first
 
 
 def test_what_is_known_of_levels_of_inputs():
