@@ -13,6 +13,7 @@ from scipy import stats
 from ..client.records import ends_of
 from ..containers.arrays import listed, refuse_unknown
 from ..message.requests import FactualRequest, Measurements
+from ..server.estimation.evidence import benjamini_hochberg
 from ..server.responses import Engine, chosen_engine
 from ..server.responses.runs import STABLE, rows_until_far
 from ..statespace.episodes import episodes
@@ -177,16 +178,19 @@ def verdicts(effect, std, spread, confidence, doubted):
     trust : ndarray of shape (d,)
         Share of the squares of effect and error that is effect; NaN without errors.
     verdict : list of str
-        "effect" where the band leaves out zero in a tenth of the rows, the trust is above a half and there is more
-        than a tenth of a standard deviation, "no effect to be seen" where the band stays within a fifth of one, "not
-        yet" where it is zero and nothing else could be seen, "cannot tell: say when it acts" of columns in doubt,
-        "cannot tell" else.
+        "effect" where a band that leaves out zero in a tenth of the rows does so beside those of the other columns
+        (false discovery rate), the trust is above a half and there is more than a tenth of a standard deviation, "no
+        effect to be seen" where the band stays within a fifth of one, "not yet" where it is zero and nothing else could
+        be seen, "cannot tell: say when it acts" of columns in doubt, "cannot tell" else.
     """
     half = two_sided(confidence) * std
     squares = np.square(effect).sum(axis=0)
     total = squares + np.square(std).sum(axis=0)
     trust = np.where(total == 0, 0.0, squares / np.where(total == 0, 1.0, total))
-    clear = (np.abs(effect) > half).sum(axis=0) > TUNING.interventions_clear * len(effect)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.sort(np.nan_to_num(np.abs(effect) / std, posinf=np.inf), axis=0)
+    chance = 2 * stats.norm.sf(far[-1 - int(TUNING.interventions_clear * len(effect))])
+    clear = benjamini_hochberg(chance, 1 - confidence)
     most = (np.abs(effect) + half).max(axis=0, initial=0.0)
     real = clear & (trust > TUNING.interventions_real)
     cases = [most == 0, most < _SPEAK * spread, real, most < _SMALL * spread, doubted]
