@@ -123,8 +123,7 @@ def whatif_table(times, columns, factual, effect, std, told, confidence, ends):
     half, other = two_sided(confidence) * std, factual + effect
     blocks = {"factual": factual, "counterfactual": other, "effect": effect}
     blocks |= {"low": np.clip(other - half, *ends), "high": np.clip(other + half, *ends)}
-    kinds = {"verdict": object}
-    blocks |= {name: np.tile(np.array(own, kinds.get(name, float)), len(times)) for name, own in told}
+    blocks |= {name: np.tile(np.array(own, object if name == "verdict" else float), len(times)) for name, own in told}
     return long_table("time", times, columns, blocks)
 
 
@@ -185,14 +184,11 @@ def verdicts(effect, std, spread, confidence, doubted):
     """
     half = two_sided(confidence) * std
     squares = np.square(effect).sum(axis=0)
-    total = squares + np.square(std).sum(axis=0)
-    trust = np.where(total == 0, 0.0, squares / np.where(total == 0, 1.0, total))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        far = np.sort(np.nan_to_num(np.abs(effect) / std, posinf=np.inf), axis=0)
+    trust = squares / np.maximum(squares + np.square(std).sum(axis=0), np.finfo(float).tiny)
+    far = np.sort(np.abs(effect) / np.maximum(std, np.finfo(float).tiny ** 0.5), axis=0)
     chance = 2 * stats.norm.sf(far[-1 - int(TUNING.interventions_clear * len(effect))])
-    clear = benjamini_hochberg(chance, 1 - confidence)
     most = (np.abs(effect) + half).max(axis=0, initial=0.0)
-    real = clear & (trust > TUNING.interventions_real)
+    real = benjamini_hochberg(chance, 1 - confidence) & (trust > TUNING.interventions_real)
     cases = [most == 0, most < _SPEAK * spread, real, most < _SMALL * spread, doubted]
     return trust, np.select(cases, [NOT_YET, NOTHING, EFFECT, NOTHING, SAY_WHEN], CANNOT_TELL).tolist()
 

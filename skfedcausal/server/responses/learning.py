@@ -285,8 +285,7 @@ def learned_responses(record, now, looped=False):
     lags = chosen_lags(record, now, looped)
     if lags is None:
         return None
-    held_out = lags.held_out
-    rows = held_out.rows
+    held_out, rows = lags.held_out, lags.held_out.rows
     models = [rows.moments.solved(*lags.chosen, now, f) for f in (None, *range(len(rows.stretches)))]
     A, C = np.array([settled(A, lags.radius) for _, A, _ in models]), np.array([C for _, _, C in models])
     seen = held_out.effects(A[1:], C[1:], [level for level, _, _ in models[1:]])
@@ -368,8 +367,7 @@ def _radius(moments, lags, now):
     A ridge would hide that, and few lags might feign it: the smallest of all numbers of lags, without one.
     """
     n = moments.n_states
-    models = (moments.solved(p, _RIDGES[0], now)[1] for p in lags)
-    return min(radius_of(A.reshape(-1, n, n).transpose(0, 2, 1)) for A in models)
+    return min(radius_of(moments.solved(p, _RIDGES[0], now)[1].reshape(-1, n, n).transpose(0, 2, 1)) for p in lags)
 
 
 def _spread(series):
