@@ -13,6 +13,7 @@ from scipy import stats
 from ..client.records import ends_of
 from ..containers.arrays import listed, refuse_unknown
 from ..message.requests import FactualRequest, Measurements
+from ..server.estimation.evidence import benjamini_hochberg
 from ..server.responses import Engine, chosen_engine
 from ..server.responses.runs import STABLE, rows_until_far
 from ..statespace.episodes import episodes
@@ -122,8 +123,7 @@ def whatif_table(times, columns, factual, effect, std, told, confidence, ends):
     half, other = two_sided(confidence) * std, factual + effect
     blocks = {"factual": factual, "counterfactual": other, "effect": effect}
     blocks |= {"low": np.clip(other - half, *ends), "high": np.clip(other + half, *ends)}
-    kinds = {"verdict": object}
-    blocks |= {name: np.tile(np.array(own, kinds.get(name, float)), len(times)) for name, own in told}
+    blocks |= {name: np.tile(np.array(own, object if name == "verdict" else float), len(times)) for name, own in told}
     return long_table("time", times, columns, blocks)
 
 
@@ -177,18 +177,18 @@ def verdicts(effect, std, spread, confidence, doubted):
     trust : ndarray of shape (d,)
         Share of the squares of effect and error that is effect; NaN without errors.
     verdict : list of str
-        "effect" where the band leaves out zero in a tenth of the rows, the trust is above a half and there is more
-        than a tenth of a standard deviation, "no effect to be seen" where the band stays within a fifth of one, "not
-        yet" where it is zero and nothing else could be seen, "cannot tell: say when it acts" of columns in doubt,
-        "cannot tell" else.
+        "effect" where a band that leaves out zero in a tenth of the rows does so beside those of the other columns
+        (false discovery rate), the trust is above a half and there is more than a tenth of a standard deviation, "no
+        effect to be seen" where the band stays within a fifth of one, "not yet" where it is zero and nothing else could
+        be seen, "cannot tell: say when it acts" of columns in doubt, "cannot tell" else.
     """
     half = two_sided(confidence) * std
     squares = np.square(effect).sum(axis=0)
-    total = squares + np.square(std).sum(axis=0)
-    trust = np.where(total == 0, 0.0, squares / np.where(total == 0, 1.0, total))
-    clear = (np.abs(effect) > half).sum(axis=0) > TUNING.interventions_clear * len(effect)
+    trust = squares / np.maximum(squares + np.square(std).sum(axis=0), np.finfo(float).tiny)
+    far = np.sort(np.abs(effect) / np.maximum(std, np.finfo(float).tiny ** 0.5), axis=0)
+    chance = 2 * stats.norm.sf(far[-1 - int(TUNING.interventions_clear * len(effect))])
     most = (np.abs(effect) + half).max(axis=0, initial=0.0)
-    real = clear & (trust > TUNING.interventions_real)
+    real = benjamini_hochberg(chance, 1 - confidence) & (trust > TUNING.interventions_real)
     cases = [most == 0, most < _SPEAK * spread, real, most < _SMALL * spread, doubted]
     return trust, np.select(cases, [NOT_YET, NOTHING, EFFECT, NOTHING, SAY_WHEN], CANNOT_TELL).tolist()
 

@@ -115,8 +115,7 @@ def chosen_engine(server, messages, now, in_doubt, looped, readers):
     stays = losses["plant"] <= margin * losses["responses"] and not getattr(server, "outdone_", False)
     radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
     found = found.without_record()
-    timing = None if found.other is None else found
-    return Engine(None if stays else found, losses, radius, found.trust, timing)
+    return Engine(None if stays else found, losses, radius, found.trust, None if found.other is None else found)
 
 
 def _forecasts(server, messages, record):

@@ -112,6 +112,12 @@ class Rows:
             products.append(F.T @ self.states[rows])
         return Moments(np.array(squares), np.array(products), self.n_lags, self.states.shape[1])
 
+    def _further(self):
+        """Sums of inputs over lags beyond `n_lags`, until twice and until four times as many, (n_samples, 2 q)."""
+        total, rows = np.cumsum(np.vstack([0 * self.inputs[:1], self.inputs]), axis=0), np.arange(len(self.inputs))
+        near, far, last = (total[np.maximum(rows - k * self.n_lags, 0)] for k in (1, 2, 4))
+        return np.hstack([near - far, far - last])
+
     def followed(self):
         """P-values that inputs do not follow earlier scores, given their own past, ndarray of shape (q,).
 
@@ -119,12 +125,17 @@ class Rows:
         -----
         Granger's test from scores to inputs: k times an F statistic, chi-squared of k coefficients with a mean of k and
         a variance of 2 k. Of an input whose news has the excess kurtosis c, as where it moves in a few of T rows only,
-        the variance is about 2 k + c k^2 / T, and the law is that of the chi-squared with this mean and variance.
+        the variance is about 2 k + c k^2 / T, and the law is that of the chi-squared with this mean and variance. Sums
+        of inputs two and four times as far back are part of that past: of a pump that runs for some hours levels tell
+        for how long it did, so that they would seem to say when it stops.
         """
-        S, k, q = self.moments.total[0], self.states.shape[1] * self.n_lags, self.inputs.shape[1]
+        k, q = self.states.shape[1] * self.n_lags, self.inputs.shape[1]
+        further, S = self._further(), self.moments.total[0]
+        crossed = sum(self.regressors(rows).T @ further[rows] for rows in self.stretches)
+        S = np.block([[S, crossed], [crossed.T, sum(further[rows].T @ further[rows] for rows in self.stretches)]])
         own, read, now = np.r_[0, 1 + k + q : len(S)], np.r_[1 : 1 + k], np.r_[1 + k : 1 + k + q]
         less, left = (_left(S, now, used) for used in (own, np.r_[own, read]))
-        statistic = (less / left - 1) * max(S[0, 0] - 1 - k - q * self.n_lags, 1)
+        statistic = (less / left - 1) * max(S[0, 0] - k - len(own), 1)
         wider = 1 + 0.5 * stats.kurtosis(np.diff(self.inputs, axis=0), axis=0).clip(0) * k / S[0, 0]
         return stats.chi2.sf(statistic / wider, k / wider)
 
@@ -274,8 +285,7 @@ def learned_responses(record, now, looped=False):
     lags = chosen_lags(record, now, looped)
     if lags is None:
         return None
-    held_out = lags.held_out
-    rows = held_out.rows
+    held_out, rows = lags.held_out, lags.held_out.rows
     models = [rows.moments.solved(*lags.chosen, now, f) for f in (None, *range(len(rows.stretches)))]
     A, C = np.array([settled(A, lags.radius) for _, A, _ in models]), np.array([C for _, _, C in models])
     seen = held_out.effects(A[1:], C[1:], [level for level, _, _ in models[1:]])
@@ -357,8 +367,7 @@ def _radius(moments, lags, now):
     A ridge would hide that, and few lags might feign it: the smallest of all numbers of lags, without one.
     """
     n = moments.n_states
-    models = (moments.solved(p, _RIDGES[0], now)[1] for p in lags)
-    return min(radius_of(A.reshape(-1, n, n).transpose(0, 2, 1)) for A in models)
+    return min(radius_of(moments.solved(p, _RIDGES[0], now)[1].reshape(-1, n, n).transpose(0, 2, 1)) for p in lags)
 
 
 def _spread(series):

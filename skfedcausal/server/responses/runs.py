@@ -36,8 +36,7 @@ def run(A, C, moves, history=None, level=0.0):
         if C[:, k * q : (k + 1) * q].any():
             found[:, p:] += moves[before - k : n_rows - k] @ C[:, None, k * q : (k + 1) * q]
     found[:, p:] += level
-    if history is not None:
-        found[:, :p] = history
+    found[:, :p] = 0.0 if history is None else history
     for t in range(p, found.shape[1]):
         past = found[:, t - p : t][:, ::-1].transpose(0, 2, 1, 3).reshape(m, s, p * n)
         found[:, t] += past @ A
@@ -187,20 +186,14 @@ class HeldOut:
         return self.rows.states[places], self.rows.inputs[places]
 
     def _mean(self, total):
-        mean = total / sum(map(len, self.starts))
-        return np.nan_to_num(mean, nan=TUNING.held_out_runs_away, posinf=TUNING.held_out_runs_away).clip(
-            max=TUNING.held_out_runs_away
-        )
+        far = TUNING.held_out_runs_away
+        return np.nan_to_num(total / sum(map(len, self.starts)), nan=far, posinf=far).clip(max=far)
 
 
 def smooth(series):
     """Means over the rows around each row."""
-    return np.array(
-        [
-            series[max(0, i - TUNING.held_out_around) : i + TUNING.held_out_around + 1].mean(axis=0)
-            for i in range(len(series))
-        ]
-    )
+    near = TUNING.held_out_around
+    return np.array([series[max(0, i - near) : i + near + 1].mean(axis=0) for i in range(len(series))])
 
 
 def _starts(stretch, horizon):
