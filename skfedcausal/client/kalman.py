@@ -71,7 +71,7 @@ def canonical_basis(moments):
 
 def hankel_basis(moments, n_future=3):
     """Loadings of the states behind the Hankel matrix of a long autoregression with the inputs [1]_."""
-    predictor = moments.autoregression()
+    predictor = _long_autoregression(moments)
     n_lags, d, c = predictor.shape
     past = moments.past[1]
     n_future = min(n_future, n_lags)
@@ -86,7 +86,41 @@ def hankel_basis(moments, n_future=3):
     return future @ observability[:d, :d]
 
 
+def _long_autoregression(moments):
+    """Coefficients of the lags of measurements and inputs, by statsmodels where the record allows it."""
+    n_lags = moments.n_lags
+    if not _one_complete_series(moments) or moments.n_samples <= 2 * moments.n_past + n_lags + 1:
+        return moments.autoregression()
+    return _statsmodels_lags(moments.series, n_lags, moments.input_series)
+
+
+def _one_complete_series(moments):
+    return moments.complete and len(moments.starts) == 1 and moments.n_sensors > 1
+
+
+def _statsmodels_lags(series, n_lags, inputs=None):
+    """Coefficients of the lags of series and inputs by statsmodels, shape (n_lags, d, d + n_inputs).
+
+    Inputs that never move get the coefficient zero.
+    """
+    from statsmodels.tsa.api import VAR  # slow to import, and most units never need it
+
+    if inputs is None:
+        return VAR(series).fit(n_lags, trend="c").coefs
+    moving = inputs.std(axis=0) > 0
+    exog = None
+    if moving.any():
+        exog = np.hstack([np.roll(inputs[:, moving], lag, axis=0) for lag in range(1, n_lags + 1)])
+    fit = VAR(series, exog=exog).fit(n_lags, trend="c")
+    d, k = series.shape[1], int(moving.sum())
+    driven = np.zeros((n_lags, d, len(moving)))
+    rows = np.asarray(fit.params)[1 : 1 + n_lags * k]  # after the constant
+    driven[:, :, moving] = np.swapaxes(rows.reshape(n_lags, k, d), 1, 2)
+    return np.concatenate([fit.coefs, driven], axis=2)
+
+
 METHODS = {"pca-var": pca_basis, "lag-var": lag_basis, "cva-var": canonical_basis, "subspace": hankel_basis}
+_BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others need lag covariances only
 
 
 def _most_states(moments):
@@ -205,7 +239,7 @@ def identify(moments, method, n_states):
     else:
         C, R = found
         order = C.shape[1]
-    A, Q, B = dynamics(moments, C, R)
+    A, Q, B = dynamics(moments, C, R, by_statsmodels=method in _BY_STATSMODELS)
     model = UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean, B)
     if order < moments.n_sensors:
         return model
@@ -300,7 +334,7 @@ def _state_covariances(G, C, R):
     return raw, floor_eigenvalues(first - N, floor), weights
 
 
-def dynamics(moments, C, R, *, B=None):
+def dynamics(moments, C, R, *, B=None, by_statsmodels=False):
     """Transition, process covariance and input matrix of scaled states with known loadings and noise.
 
     C is (d, p), R (d,) or (d, d), B (p, k) or None.
@@ -309,7 +343,10 @@ def dynamics(moments, C, R, *, B=None):
     floor = TUNING.identification_state_floor * np.trace(state) / len(state)
     if moments.inputs is not None:
         return _driven_dynamics(moments.inputs, raw[1], state, weights, floor, B)
-    A = cap_radius(np.linalg.solve(state, raw[1].T).T, _MAX_RADIUS)
+    lagged = raw[1]
+    if by_statsmodels and _one_complete_series(moments) and weights.shape[1] > 1:
+        lagged = _statsmodels_lags(moments.series @ weights, 1)[0] @ raw[0]
+    A = cap_radius(np.linalg.solve(state, lagged.T).T, _MAX_RADIUS)
     return A, floor_eigenvalues(state - A @ state @ A.T, floor), B
 
 
@@ -450,9 +487,11 @@ class KalmanClient(HasBaseline, UnitClient):
     "subspace" the observability space in the Hankel matrix of a long autoregression, all of which white
     sensor noise does not disturb. In all of them the states follow a first-order vector autoregression,
     driven by the inputs where `fit` is given any, and corrected for the measurement noise left in the
-    states. Missing cells are exact in the filter; in identification they are taken to be missing at random,
-    and a pair of sensors that is never there at the same time tells nothing. A transition matrix identified
-    alone is biased by the influence of other units; a server that sees all units re-estimates it.
+    states; "pca-var" and "subspace" leave the autoregressions of complete records to statsmodels, the others
+    need lag covariances only. Missing cells are exact in the filter; in identification they are taken to be
+    missing at random, and a pair of sensors that is never there at the same time tells nothing. A transition
+    matrix identified alone is biased by the influence of other units; a server that sees all units
+    re-estimates it.
 
     With more states than sensors, `identify` is not used: the measured quantities follow an autoregression
     of as many lags as it takes, in observer form, with the share of sensor noise of the best likelihood.
