@@ -25,7 +25,7 @@ _SPECTRAL_POLES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)  # of drivers, the first with
 
 
 def beside_links(found, record, whole, pair):
-    """By how much a driver is better than links that were found, where that is clear either way; else None.
+    """By how much a driver is better than links that were found, and whether that is clear either way.
 
     Links are clear only where the spectra of the units are right, and a driver only where it has a memory: one without
     is noise that states share, as links between rows have it that act within a row too. Nor is a driver clear that is
@@ -40,9 +40,9 @@ def beside_links(found, record, whole, pair):
     by_links, white = max(gains[:2]), gains[2]
     driver = max(gains[3:])
     if driver - max(by_links, white, 0.0) >= CLEAR and left <= TUNING.cross_far:
-        return driver - by_links
+        return driver - by_links, True
     excess = max(driver, white) - by_links
-    return excess if excess <= -CLEAR and left <= TUNING.cross_left else None
+    return excess, excess <= -CLEAR and left <= TUNING.cross_left
 
 
 def cross_spectrum(found, record, whole, pair):
@@ -191,18 +191,18 @@ def _edges(length):
 def driver_rows(found, record, whole, pairs):
     """Rows of the report on linked pairs that a driver may move; `whole` are :class:`Bands` of all scores.
 
-    Where the cross-spectrum prefers neither clearly, the likelihood cannot tell them apart; but where one lag is enough
-    a driver is faint, and leaves a loop.
+    Where the cross-spectrum prefers neither clearly, a link stands unless a driver is likelier, and a loop cannot be
+    told from one.
     """
     rows = []
     for pair in sorted(pairs):
         names, is_suspected = tuple(found.names[unit] for unit in pair), pair in found.suspected
-        excess = beside_links(found, record, whole, pair)
+        excess, is_clear = beside_links(found, record, whole, pair)
         # what each unit has beside its model is no driver; loops that are sure both ways are one only where it is clear
-        if excess is not None and (excess > 0 or is_suspected):
-            rows.append((_DRIVER, *names, excess, np.nan, excess <= 0, "measure it" if excess > 0 else ""))
-        elif is_suspected and (found.has_memory or {pair, pair[::-1]} <= found.linked):
+        if is_suspected and not is_clear and (excess > 0 or {pair, pair[::-1]} <= found.linked):
             rows.append(("link rather than driver", *names, np.nan, np.nan, False, "more rows"))
+        elif is_suspected or (is_clear and excess > 0):
+            rows.append((_DRIVER, *names, excess, np.nan, excess <= 0, "measure it" if excess > 0 else ""))
     return rows + _of_more_units(found, rows)
 
 
