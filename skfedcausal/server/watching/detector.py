@@ -281,7 +281,7 @@ class RootCauseServer:
             record = JointRecord.from_messages(messages, names=self.names)
         spread = wider = 1.0
         if self._response is not None or self._bends is not None:
-            spread = 1 + away.leverage[:, None] + unsure
+            spread = 1 + away.leverage[:, None] + np.minimum(unsure, TUNING.detector_most_unsure)
             wider = np.sqrt(spread).repeat(self.state_dims, axis=1)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)

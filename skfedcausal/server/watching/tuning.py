@@ -19,6 +19,9 @@ class Tuning:
     detector_named: float = 4.0  # the same of a window that the user names
     # share of the variance of a root's news that is its own, below which it is outside what was learned
     detector_known: float = 0.5
+    detector_most_unsure: float = (
+        3.0  # of the variance of news: where curves were not seen it counts a quarter at least
+    )
     # probability that a surprise comes from a unit that acts on it and is absent throughout
     detector_absent: float = 0.4
 
