@@ -134,7 +134,7 @@ def test_times_on_a_page_name_the_zone_of_the_plant(incident, tmp_path):
     assert f"{row['start']:%Y-%m-%d %H:%M:%S} CEST" in detector.report(row, tmp_path / "t.html").read_text("utf-8")
 
 
-SHARED = 0.02 * np.eye(6) + 0.98  # noise of six states that is nearly one
+SHARED = 0.1 * np.eye(6) + 0.9  # noise of six states that is nearly one
 
 
 def fit_of_a_plant_with(noise=None, **facts):
