@@ -299,7 +299,7 @@ def add_check(page, check):
         page.text("The check of the record found no defects.")
     else:
         page.text("The check of the record found nothing that has to be fixed first.")
-    page.table(check.units[_UNITS])
+    page.table(check.units[_UNITS].rename(columns={"usable": "usable from a step of"}))
     shown = check.findings[_FINDINGS].head(TUNING.record_most_findings)
     if len(check.findings) > TUNING.record_most_findings:
         page.table(shown, folded=f"The first {TUNING.record_most_findings} of {len(check.findings)} findings")
