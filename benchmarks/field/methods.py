@@ -205,7 +205,16 @@ def most_named(named, windows):
 
 @method("roots", DEFAULT)
 def default_roots(case):
-    """Innovations against the plant."""
+    """What the detector attributes to each window, with the record up to its end."""
+    detector = quietly(FederatedRCADetector().fit, case.X)
+    until = [{unit: rows[:stop] for unit, rows in case.test.items()} for _, stop in case.windows]
+    found = [detector.attribute(X, start=first) for X, (first, _) in zip(until, case.windows, strict=True)]
+    return [told["client"].iloc[0] for told in found]
+
+
+@method("roots", "skfedcausal, watching: no window told")
+def watched_roots(case):
+    """What the detector names on its own, row by row."""
     detector = quietly(FederatedRCADetector(false_alarm_rate=1e-2).fit, case.X)
     return most_named(quietly(detector.predict_root_cause, case.test), case.windows)
 

@@ -21,7 +21,7 @@ NOTES = {
     EFFECTS: "The input of unit 0 is one unit higher from now on; relative error of the change of the sensors of the "
     "*other* units, which is the part that no unit can learn at home, and of all sensors.",
     ROOTS: "Faults at one unit, whose windows are known to every method: one name for each, so that no threshold "
-    "decides. Right, and named at all.",
+    "decides. Right, and named at all. A watch and flags name rows, not windows: the name that most rows of one got.",
 }
 
 # -- plants ----------------------------------------------------------------------------------------------------
