@@ -124,7 +124,7 @@ def _follow(settings, plant, watch, journal, folder, goes_on):
             source = open_source(settings.watch.source, stamps, options, watch.place, folder)
             watch.run(source, settings.watch.until == "alarm")
             return
-        except FileNotFoundError:
+        except (FileNotFoundError, ImportError):  # neither a file nor a package comes by itself
             raise
         except Exception as error:
             if not goes_on and not watch.counts["batches"]:

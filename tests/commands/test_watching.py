@@ -212,6 +212,8 @@ def test_killed_at_any_moment_it_tells_what_it_would_have_told(folder, tmp_path_
     """Kill -9 while rows are written; the long run, 20 kills, is ``python -m benchmarks.kills``."""
     from benchmarks.kills import killed
 
+    if source == "sql":
+        pytest.importorskip("sqlalchemy")
     found = killed(folder, tmp_path_factory.mktemp("still"), plant()[2], kills=2, seed=1, source=source)
     assert found["told"] == found["undisturbed"]
     assert found["ends"] == found["undisturbed ends"]
