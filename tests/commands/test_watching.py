@@ -231,6 +231,18 @@ def test_what_is_told_is_strict_json_with_times_that_have_a_zone(folder, capsys)
     assert not capsys.readouterr().out  # nothing is told twice
 
 
+def test_a_watch_that_goes_on_ends_where_a_package_is_gone(folder, capsys, monkeypatch):
+    command = [str(settings(folder, "wait = 0.1"))]
+    assert watch_command(command) == 3
+
+    def opened(*_):
+        raise ModuleNotFoundError("a table of a database needs sqlalchemy")
+
+    monkeypatch.setattr("skfedcausal.commands.watch.open_source", opened)
+    assert watch_command(command) == 1
+    assert "needs sqlalchemy" in capsys.readouterr().err
+
+
 def test_a_disk_without_room_keeps_nobody_from_being_told(folder):
     command = [sys.executable, "-m", "skfedcausal", "watch", str(settings(folder, "wait = 0.1"))]
     done = subprocess.run(["bash", "-c", 'ulimit -f 2; exec "$@"', "x", *command], capture_output=True, text=True)
