@@ -49,8 +49,7 @@ class UnitRecord:
 
     def span(self, n_rows):
         """Length of a segment of rows, in words."""
-        rows = f"{n_rows:.0f} row" + "s" * (round(n_rows) != 1)
-        return rows if self.step is None else duration(n_rows * self.step)
+        return f"{n_rows:.0f} row{'s' * (round(n_rows) != 1)}" if self.step is None else duration(n_rows * self.step)
 
 
 def duration(delta, digits=".3g"):
