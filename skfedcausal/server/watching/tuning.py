@@ -18,7 +18,7 @@ class Tuning:
     detector_awaited: int = 5  # rows after an alarm from which on it may be called slight
     detector_named: float = 4.0  # the same of a window that the user names
     # share of the variance of a root's news that is its own, below which it is outside what was learned
-    detector_known: float = 0.5
+    detector_known: float = 0.8
     detector_most_unsure: float = (
         3.0  # of the variance of news: where curves were not seen it counts a quarter at least
     )

@@ -7,6 +7,7 @@ import pytest
 
 import skfedcausal
 from skfedcausal import FederatedRCADetector
+from skfedcausal.server.watching.incidents import OUTSIDE
 
 from ._rows import evidence
 
@@ -18,12 +19,12 @@ SHAPES = {
 }
 
 
-def record(shape, seed, n_samples, faults=(), strength=0.9, size=2.5):
-    """Three units in a chain, each of one state seen by three sensors; a fault pushes a unit for ten rows."""
+def record(shape, seed, n_samples, faults=(), strength=0.9, size=2.5, rows=10):
+    """Three units in a chain, each of one state seen by three sensors; a fault pushes a unit for ten `rows`."""
     rng, h = np.random.default_rng(seed), np.zeros((n_samples, 3))
     push = 0.8 * rng.standard_normal(h.shape)
     for at, unit in faults:
-        push[at : at + 10, unit] += size
+        push[at : at + rows, unit] += size
     for t in range(1, n_samples):
         h[t] = 0.6 * h[t - 1] + push[t]
         for effect in (1, 2):
@@ -114,6 +115,14 @@ def test_news_that_may_be_an_error_of_curves_counts_for_less():
     rows = evidence(2, 2, unsure=np.array([[0.0, 0.0], [0.0, 3.0]]))
     assert rows.known(0) == 1.0
     assert rows.known(1) == pytest.approx((1 + 1 / 4) / 2)
+
+
+@pytest.mark.parametrize("shape", ["product", "line"])
+def test_alarms_where_states_act_along_curves_that_were_not_seen_are_told_as_such(shape):
+    detector = FederatedRCADetector().fit(record(shape, 1, 4000))
+    for lasting, size, seen in ((600, 4.0, shape == "line"), (10, 2.5, True)):
+        kinds = detector.incidents(record(shape, 2, 900, [(300, 0)], size=size, rows=lasting))["kind"]
+        assert (OUTSIDE not in kinds.tolist()) == seen
 
 
 def test_a_detector_with_curves_is_kept(detector):
