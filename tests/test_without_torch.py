@@ -19,7 +19,7 @@ import skfedcausal
 from skfedcausal.datasets import make_nonlinear_plant
 
 make_nonlinear_plant(n_samples=50, random_state=0)
-for network in (skfedcausal.LSTMRegressor(), skfedcausal.SELURegressor()):
+for network in (skfedcausal.LSTMRegressor(), skfedcausal.SELURegressor(), skfedcausal.papers.AttentionRegressor()):
     for method in (network.fit, network.partial_fit):
         try:
             method([[0.0], [1.0]], [0.0, 1.0])

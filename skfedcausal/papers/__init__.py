@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .. import theory
     from .mechanism import TrainingMechanism
-    from .networks import LSTMRegressor, SELURegressor
+    from .networks import AttentionRegressor, LSTMRegressor, SELURegressor
     from .problems import losses, training_problems
     from .server.gradient import GradientServer
     from .server.regressor import RegressorServer
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 # imported when they are asked for: units and servers use the modules of this room while these are being loaded
 _HOMES = {
-    "GradientServer": ".server.gradient", "LSTMRegressor": ".networks", "Rates": ".server.rounds",
+    "AttentionRegressor": ".networks", "GradientServer": ".server.gradient", "LSTMRegressor": ".networks",
+    "Rates": ".server.rounds",
     "RegressorServer": ".server.regressor", "SELURegressor": ".networks", "StopRule": ".server.rounds",
     "TrainingMechanism": ".mechanism", "losses": ".problems", "training_problems": ".problems",
 }  # fmt: skip
 __all__ = [
-    "GradientServer", "LSTMRegressor", "Rates", "RegressorServer", "SELURegressor", "StopRule", "TrainingMechanism",
-    "losses", "theory", "training_problems",
+    "AttentionRegressor", "GradientServer", "LSTMRegressor", "Rates", "RegressorServer", "SELURegressor", "StopRule",
+    "TrainingMechanism", "losses", "theory", "training_problems",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -298,6 +299,97 @@ class SELURegressor(_TorchRegressor):
         """Outputs (n_rows, n_outputs) of rows, as a tensor."""
         W1, b1, W2, b2 = self._parts
         return torch.nn.functional.selu(X @ W1 + b1) @ W2 + b2
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """Outputs that weigh what inputs say by the softmax of scores of these inputs, and lines of all beside it.
+
+    Input j says ``e_j = tanh(v_j x_j + c_j)``; output o is ``sum_j a_oj w_o' e_j + L_o x + b_o`` where ``a_o`` is the
+    softmax over the inputs of ``q_o' e_j + s_oj``.
+    """
+
+    speak: tuple  # v and c, (n_inputs, hidden)
+    query: np.ndarray  # q, (n_outputs, hidden)
+    prior: np.ndarray  # s, (n_outputs, n_inputs)
+    read: np.ndarray  # w, (n_outputs, hidden)
+    lines: tuple  # L' (n_inputs, n_outputs) and b (n_outputs,)
+
+    def value(self, X):
+        """Outputs of every row."""
+        share, said, _ = self._heard(X)
+        return (share * said).sum(axis=2) + X @ self.lines[0] + self.lines[1]
+
+    def jacobian(self, X):
+        """Derivatives of the outputs in the inputs of every row."""
+        share, said, e = self._heard(X)
+        turned = (1 - e**2) * self.speak[0]
+        aside = said - (share * said).sum(axis=2, keepdims=True)
+        return share * (turned @ self.read.T + (turned @ self.query.T) * np.swapaxes(aside, 1, 2)).swapaxes(1, 2) + (
+            self.lines[0].T
+        )
+
+    def weights(self, X):
+        """How much each output attends to each input, (n_rows, n_outputs, n_inputs)."""
+        return self._heard(X)[0]
+
+    def _heard(self, X):
+        e = np.tanh(X[:, :, None] * self.speak[0] + self.speak[1])
+        return softmax((e @ self.query.T).swapaxes(1, 2) + self.prior, axis=2), (e @ self.read.T).swapaxes(1, 2), e
+
+
+class AttentionRegressor(_TorchRegressor):
+    """Attention over the inputs beside lines, trained with torch: the transition of a server that weighs its units.
+
+    For :class:`~skfedcausal.papers.RegressorServer`: each next state attends to the states of all units, and who drives
+    whom is read from the Jacobian, as in [1]_; weights of attention alone say where it looks, not what it does.
+
+    Parameters
+    ----------
+    hidden : int, default=32
+        Length of what an input says.
+    learning_rate_init, batch_size, max_iter, tol, n_iter_no_change, random_state
+        See :class:`~skfedcausal.papers.LSTMRegressor`.
+
+    Attributes
+    ----------
+    weights_ : list of ndarray
+    loss_curve_ : list of float
+    n_iter_ : int
+
+    References
+    ----------
+    .. [1] Federated Learning of Nonlinear Temporal Dynamics with Graph Attention-based Cross-Client Interpretability,
+           arXiv 2602.13485. There units attend to each other; here each state attends to each.
+    .. [2] Velickovic et al. (2018), Graph attention networks, ICLR.
+
+    Examples
+    --------
+    >>> import pytest
+    >>> torch = pytest.importorskip("torch")
+    >>> import numpy as np
+    >>> from skfedcausal.papers import AttentionRegressor
+    >>> X = np.random.default_rng(0).standard_normal((200, 3))
+    >>> model = AttentionRegressor(8, max_iter=5, tol=0, random_state=0).fit(X, np.tanh(X[:, :2]))
+    >>> model.network_.weights(X).sum(axis=2).round(6).min()
+    np.float64(1.0)
+    """
+
+    def _draw(self, rng, n_features, n_outputs):
+        says, reads, line = (n_features, self.hidden), (n_outputs, self.hidden), (n_features, n_outputs)
+        speak, told = _uniform(rng, 1.0, says, says), _uniform(rng, self.hidden**-0.5, reads, line[::-1], reads)
+        return [*speak, *told, *_uniform(rng, n_features**-0.5, line, n_outputs)]
+
+    def _network(self):
+        v, c, query, prior, read, *lines = self.weights_
+        return Attention((v, c), query, prior, read, tuple(lines))
+
+    def _forward(self, torch, X):
+        """Outputs (n_rows, n_outputs) of rows, as a tensor."""
+        v, c, query, prior, read, L, b = self._parts
+        e = torch.tanh(X[:, :, None] * v + c)
+        share = torch.softmax((e @ query.T).transpose(1, 2) + prior, dim=2)
+        return (share * (e @ read.T).transpose(1, 2)).sum(dim=2) + X @ L + b
 
 
 def _uniform(rng, bound, *shapes):

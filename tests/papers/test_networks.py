@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 
 from skfedcausal import (  # noqa: E402
     ExtendedKalmanClient,
+    FederatedGrangerEstimator,
     FederatedRCADetector,
     LSTMRegressor,
     RegressorAugmenter,
@@ -23,6 +24,7 @@ from skfedcausal import (  # noqa: E402
     inspection,
 )
 from skfedcausal.datasets import make_nonlinear_plant  # noqa: E402
+from skfedcausal.papers import AttentionRegressor  # noqa: E402
 from skfedcausal.statespace.networks import numeric_jacobian  # noqa: E402
 
 NETWORKS = {
@@ -30,6 +32,7 @@ NETWORKS = {
     "two layers": LSTMRegressor(4, n_layers=2, random_state=0),
     "window": LSTMRegressor(4, n_layers=2, n_steps=3, random_state=0),
     "selu": SELURegressor(5, random_state=0),
+    "attention": AttentionRegressor(5, random_state=0),
 }
 
 
@@ -62,7 +65,7 @@ def test_gradient_in_every_weight_is_the_derivative_of_the_loss(name):
             assert_allclose(mean.flat[k] / 0.1, (values[0] - values[1]) / (2 * step), rtol=1e-5, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["lstm", "two layers", "selu"])
+@pytest.mark.parametrize("name", ["lstm", "two layers", "selu", "attention"])
 def test_jacobian_is_the_derivative_of_the_map(name):
     X, y = make_rows()
     model = clone(NETWORKS[name]).partial_fit(X, y)
@@ -141,10 +144,23 @@ def test_features_that_do_not_fill_the_steps_are_refused():
 
 
 @parametrize_with_checks(
-    [LSTMRegressor(4, max_iter=3, tol=0, random_state=0), SELURegressor(4, max_iter=3, tol=0, random_state=0)]
+    [kind(4, max_iter=3, tol=0, random_state=0) for kind in (LSTMRegressor, SELURegressor, AttentionRegressor)]
 )
 def test_scikit_learn(estimator, check):
     check(estimator)
+
+
+def test_who_drives_whom_is_read_from_the_jacobian_of_attention():
+    """A chain along tanh(2h): a linear server sees a part of it, attention the slope where it is."""
+    rng, h = np.random.default_rng(0), np.zeros((900, 3))
+    for t in range(1, len(h)):
+        h[t] = 0.5 * h[t - 1] + 0.5 * rng.standard_normal(3)
+        h[t, 1:] += 0.6 * np.tanh(2 * h[t - 1, :2])
+    X = {f"u{m}": h[:, [m]] * [1.0, 0.7] + 0.1 * rng.standard_normal((len(h), 2)) for m in range(3)}
+    model = AttentionRegressor(8, learning_rate_init=1e-2, max_iter=30, tol=0, random_state=0)
+    links = FederatedGrangerEstimator(server=RegressorServer(model)).fit(X).links_
+    told = links[links["verdict"] == "influence"]
+    assert set(zip(told["cause"], told["effect"], strict=True)) == {("u0", "u1"), ("u1", "u2")}
 
 
 def paper_parts(epochs, n_lags=20):
