@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from .._rivals import LEVEL, Autoregression, components, holm, kernel_granger, pcmci
+from .._rivals import LEVEL, Autoregression, components, holm, kernel_granger, neural_granger, pcmci
 from .plants import OURS, SURE, by_default, ranks, timed
 
 TITLE = "Links that are not straight"
@@ -37,10 +37,12 @@ NOTES = {
     MEANS: "Every kind counts alike.",
     SLOW: "PCMCI with Gaussian processes and distance correlation (GPDC) or nearest neighbours (CMIknn, 100 "
     "permutations), one lag, on one record of 250 rows. 100 permutations are too few for Holm's rule: "
-    "CMIknn decides every pair at 5 %.",
+    "CMIknn decides every pair at 5 %. Neural: networks of two lags whose penalty, the best of three for the ranking, "
+    "leaves a link or not.",
 }
 PERMUTED = {"sig_samples": 100, "sig_blocklength": 1}
 VAR, PCMCI, KERNEL = "VAR(AIC), Wald (statsmodels)", "PCMCI, {} (tigramite)", "kernel Granger, cross-fitted"
+NEURAL = "neural Granger, cMLP (neuralgc)"
 _LAGS, _MOST_LAGS, _BURN = 2, 8, 500
 _SAMPLES = np.random.default_rng(0).standard_normal((3, 200_000))  # by which couplings are scaled
 
@@ -270,6 +272,12 @@ def by_kernel(record):
     return {KERNEL: (ranks(p, size), holm(p))}
 
 
+def by_neural(record):
+    """The same of penalised networks."""
+    size = neural_granger(components(record.X, record.n_states)[0], _LAGS)
+    return {NEURAL: (size, size > 0)}
+
+
 def by_pcmci(test, n_lags=1, decided=holm, **options):
     """The same of PCMCI with a test of independence and its options, and what decides on p-values."""
 
@@ -322,5 +330,6 @@ def figures(s):
     if has_package and find_spec("dcor") and find_spec("numba"):
         slow = [ours, by_var, by_kernel, by_pcmci("ParCorr"), by_pcmci("GPDC")]
         slow.append(by_pcmci("CMIknn", decided=lambda p: p <= LEVEL, **PERMUTED))
+        slow += [by_neural] * bool(find_spec("neuralgc"))
         out[SLOW] = [row for kind in s["slow_kinds"] for row in judged(kind, s["slow_rows"], 0, slow)]
     return out
