@@ -15,7 +15,7 @@ from ...statespace.held_out import LOCAL, LaggedRows
 from ...statespace.kalman import Recurrence
 from ...statespace.matrices import cap_radius, companion, slices_of, spectral_radius
 from ..curved import Curves, held_out_losses, likeliest_priors
-from ..links.grades import SURE, trimmed
+from ..links.grades import NEGLIGIBLE, SURE, trimmed
 from .thresholds import RATES, ewma, off_subspace, quadratic_scale
 from .tuning import TUNING
 
@@ -536,7 +536,8 @@ def _bends(rows, groups, units):
 def _confirmed(rows, own, chosen):
     """The same of the states of a unit whose rows that are left out confirm what some groups of columns tell.
 
-    As recorded and less what moves slowly: what two states have in common while they drift is no curve.
+    They are worth it as recorded, and tell something less what moves slowly, too: what two states have in common while
+    they drift is no curve.
     """
     lines, columns = rows.past
     places = np.concatenate(chosen)
@@ -547,9 +548,9 @@ def _confirmed(rows, own, chosen):
     both = [np.split(part.values, [len(kinds)], axis=1) for part in (used, used.around_lines(LOCAL))]
     X, y = both[0]
     priors = likeliest_priors(X, kinds, y)
-    least = np.min([_least_gain(past, now, priors, lines.stop) for past, now in both], axis=0)
+    recorded, local = (_least_gain(past, now, priors, lines.stop) for past, now in both)
     found = {}
-    for k in np.flatnonzero(least > _WORTH):
+    for k in np.flatnonzero((recorded > _WORTH) & (local > NEGLIGIBLE)):
         root = np.linalg.cholesky(X.T @ X + np.diag(priors[k]))
         spread = np.linalg.inv(root).T  # its square is the covariance
         coefficients = spread @ (spread.T @ (X.T @ y[:, k]))

@@ -19,14 +19,18 @@ SHAPES = {
 }
 
 
-def record(shape, seed, n_samples, faults=(), strength=0.9, size=2.5, rows=10):
-    """Three units in a chain, each of one state seen by three sensors; a fault pushes a unit for ten `rows`."""
+def record(shape, seed, n_samples, faults=(), strength=0.9, size=2.5, rows=10, pole=0.6):
+    """Three units in a chain, each of one state seen by three sensors; a fault pushes a unit for ten `rows`.
+
+    The first unit has a `pole` of its own, and the same variance with any.
+    """
     rng, h = np.random.default_rng(seed), np.zeros((n_samples, 3))
     push = 0.8 * rng.standard_normal(h.shape)
+    push[:, 0] *= np.sqrt((1 - pole**2) / (1 - 0.6**2))
     for at, unit in faults:
         push[at : at + rows, unit] += size
     for t in range(1, n_samples):
-        h[t] = 0.6 * h[t - 1] + push[t]
+        h[t] = np.array([pole, 0.6, 0.6]) * h[t - 1] + push[t]
         for effect in (1, 2):
             h[t, effect] += strength * SHAPES[shape](h[t - 1, effect - 1], h[t - 1, effect])
     noise = 0.1 * rng.standard_normal((n_samples, 3, 3))
@@ -58,6 +62,18 @@ def test_the_root_is_named_along_curves(detector):
 
 def test_a_victim_that_acts_along_a_curve_is_not_named_for_the_root():
     assert right_of(FederatedRCADetector().fit(record("wave", 1, 6000)), "wave", 2.5) >= 10
+
+
+@pytest.mark.parametrize("shape", ["size", "product", "wave"])
+def test_no_victim_of_a_slow_cause_along_a_curve_is_named(shape):
+    """The cause moves to four deviations in 150 rows; within pieces of 25 rows it hardly moves."""
+    detector = FederatedRCADetector().fit(record(shape, 1, 6000, pole=0.98))
+    found = [
+        detector.incidents(record(shape, seed, 700, [(400, 0)], size=0.08, rows=150, pole=0.98)) for seed in (2, 3, 5, 6)
+    ]
+    during = [of[(of["detected"] >= 400) & (of["probability"] >= 0.6)]["root"].tolist() for of in found]
+    assert sum("u1" in roots for roots in during) <= 1
+    assert sum("u0" in roots for roots in during) >= 2
 
 
 def test_a_plant_of_lines_has_no_curves():
