@@ -68,9 +68,8 @@ def test_a_victim_that_acts_along_a_curve_is_not_named_for_the_root():
 def test_no_victim_of_a_slow_cause_along_a_curve_is_named(shape):
     """The cause moves to four deviations in 150 rows; within pieces of 25 rows it hardly moves."""
     detector = FederatedRCADetector().fit(record(shape, 1, 6000, pole=0.98))
-    found = [
-        detector.incidents(record(shape, seed, 700, [(400, 0)], size=0.08, rows=150, pole=0.98)) for seed in (2, 3, 5, 6)
-    ]
+    fault = {"size": 0.08, "rows": 150, "pole": 0.98}
+    found = [detector.incidents(record(shape, seed, 700, [(400, 0)], **fault)) for seed in (2, 3, 5, 6)]
     during = [of[(of["detected"] >= 400) & (of["probability"] >= 0.6)]["root"].tolist() for of in found]
     assert sum("u1" in roots for roots in during) <= 1
     assert sum("u0" in roots for roots in during) >= 2
